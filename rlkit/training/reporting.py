@@ -238,13 +238,15 @@ class Reporter:
         if SKIPPED not in metrics:
             return
         skipped = np.atleast_1d(metrics[SKIPPED])
-        run.skipped_in_a_row = skipped_in_a_row(run.skipped_in_a_row, skipped, updates)
+        before = np.array(run.progress.skipped_in_a_row or 0.0)
+        in_a_row = skipped_in_a_row(before, skipped, updates)
+        run.progress = dataclasses.replace(run.progress, skipped_in_a_row=tuple(in_a_row.tolist()))
         warning = skipped_in(iteration, skipped, updates)
         if warning is not None:
             self._log_text("warning", warning, moment)
             most = run.progress.skipped_updates + int(skipped.max())
             run.progress = dataclasses.replace(run.progress, skipped_updates=most)
-        check_skipped(run.skipped_in_a_row, run.config.max_skipped_updates, saved)
+        check_skipped(in_a_row, run.config.max_skipped_updates, saved)
 
     def _tell_of_resets(self, moment: Moment) -> None:
         """Warns once in a run, or in a phase of a curriculum."""
@@ -513,7 +515,7 @@ def summary(run: Run, stop_reason: str | None) -> PlainData:
     progress, num_seeds = run.progress, run.config.num_seeds
     returns = None if progress.seed_returns is None else list(progress.seed_returns)
     peaks = progress.seed_peaks
-    speed = run.clock.env_steps * num_seeds / max(run.clock.training_seconds, 1e-9)
+    speed = run.clock.steps_per_second * num_seeds
     learner = run.state.learner if isinstance(run.state, TrainState) else run.state
     return {
         "env_steps": progress.env_steps,

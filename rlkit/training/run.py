@@ -111,7 +111,6 @@ class Run:
         self.metrics: dict[str, float] = {}  # the latest of training and evaluation, over all seeds
         self.has_started = False  # whether the state before the first outer iteration was reported
         self.saved_iteration = -1
-        self.skipped_in_a_row = np.zeros(1)  # updates of each seed, see `finite_checks`
         self.untold_resets = 0  # for NaN or infinity, since the last outer iteration was reported
         self.health = Health()
         self.why_new_episodes = ""  # on resuming, as the log said last
@@ -389,6 +388,7 @@ class Run:
         if total > 0 and self.parts.is_compiled:
             jax.block_until_ready(self.state)
             self.on_warm_up(total, total)
+        self.clock.count_warm_up(total)
 
     def set_horizon(self) -> None:
         """Makes schedules end with the run, including the steps outside the plan."""

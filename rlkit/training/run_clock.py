@@ -18,11 +18,12 @@ class RunClock:
         """Seconds of the last lap; None: there was none."""
         self.env_steps = 0
         """Environment steps of one seed in the laps of this call."""
+        self._warm_up_steps = 0
 
     def start(self) -> None:
         """Starts timing a call of `run`."""
         self._started, self._training_started = time.perf_counter(), self._training_time()
-        self.env_steps = 0
+        self.env_steps = self._warm_up_steps = 0
 
     def stop(self) -> None:
         """Stops timing the call."""
@@ -39,6 +40,16 @@ class RunClock:
         if self._started is None:
             return self._training_seconds
         return self._training_time() - self._training_started
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps of one seed per second of this call, warm-up included."""
+        return (self._warm_up_steps + self.env_steps) / max(self.training_seconds, 1e-9)
+
+    def count_warm_up(self, env_steps: int) -> None:
+        """Counts environment steps of one seed before the laps, if a call is timed."""
+        if self._started is not None:
+            self._warm_up_steps += env_steps
 
     def start_laps(self) -> None:
         """Starts the first lap."""

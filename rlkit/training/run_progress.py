@@ -30,6 +30,8 @@ class RunProgress:
     """Gradient steps at the last report, with those that were skipped."""
     skipped_updates: int = 0
     """Updates skipped because something was not finite, of the seed with most in each iteration."""
+    skipped_in_a_row: tuple[float, ...] = ()
+    """Updates that each seed skipped in a row by now, see `finite_checks`; (): none."""
     non_finite_steps: int = 0
     """Steps of all seeds in which an environment returned NaN or infinity and was reset."""
     seed_returns: tuple[float, ...] | None

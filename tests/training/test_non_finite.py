@@ -9,6 +9,7 @@ import optax
 import pytest
 from algorithm_rows import agent_of, algorithm_of, config_of
 from host_twins import HostCounter
+from stopping import StopAt
 from tiers import in_full
 
 from rlkit.algorithms.configs import PPOConfig
@@ -193,6 +194,25 @@ def test_a_run_ends_once_k_updates_in_a_row_were_skipped(tiny, tmp_path):
     found, texts = of_run(run)
     assert max(found) == 3 and "NonFiniteError" in texts[-1]
     assert sum("skipped 100.0% of the updates in outer" in text for text in texts) == 3
+
+
+def test_a_run_that_is_resumed_goes_on_counting_what_it_skipped(tiny, tmp_path):
+    settings = {
+        "run_dir": str(tmp_path / "run"),
+        "restore_checkpoint": "auto",
+        "num_checkpoints": 9,
+        "epochs_per_checkpoint": 1,
+        "max_queued": 1,
+        "max_skipped_updates": 5,
+    }
+    algorithm = ppo(SHORT, optimizer=spoils(2))
+    with tiny.trainer(algorithm, callbacks=[StopAt(3)], **settings) as trainer:
+        trainer.run(0)
+        assert trainer.outer_iteration == 3  # of which two skipped all of their updates
+    with tiny.trainer(algorithm, **settings) as trainer:
+        with pytest.raises(NonFiniteError, match="the last 6 updates were skipped"):
+            trainer.run(0)
+        assert trainer.outer_iteration == 4  # as if it had never stopped
 
 
 def test_one_seed_that_diverges_stops_no_other(tiny):

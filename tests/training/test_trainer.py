@@ -15,6 +15,7 @@ import pytest
 import yaml
 from gymnasium import spaces
 from host_twins import HostCounter
+from small_trainers import trainer_of
 from stopping import StopAt
 from tiers import in_full
 
@@ -970,6 +971,15 @@ def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
 
 
 # Files
+
+
+def test_the_speed_of_a_run_counts_random_steps():
+    with trainer_of("dqn", table={"prefill_steps": 64, "capacity": 64}) as trainer:
+        trainer.init(0)
+        assert trainer.summary()["env_steps_per_second"] == 0  # nothing was timed yet
+        trainer.run(0)
+        summary, seconds = trainer.summary(), trainer._run.clock.training_seconds
+    assert summary["env_steps_per_second"] == pytest.approx(trainer.env_steps / seconds, rel=1e-3)
 
 
 @pytest.mark.usefixtures("real_curves")

@@ -255,6 +255,7 @@ def own_state(state: PyTree, lanes: range | Sequence[int]) -> PyTree:
 def lanes_subset(trained: Trained, lanes: Sequence[int]) -> Carried:
     """What the seeds in some lanes bring along into a program of their own."""
     chosen, progress = np.asarray(lanes), trained.progress
+    in_a_row = progress.skipped_in_a_row
     returns, peaks = progress.seed_returns, progress.seed_peaks
     return Carried(
         state=jax.tree.map(lambda x: x[chosen], trained.state),
@@ -262,6 +263,7 @@ def lanes_subset(trained: Trained, lanes: Sequence[int]) -> Carried:
             progress,
             seed_returns=None if returns is None else tuple(returns[lane] for lane in lanes),
             seed_peaks=None if peaks is None else tuple(peaks[lane] for lane in lanes),
+            skipped_in_a_row=tuple(in_a_row[lane] for lane in lanes) if in_a_row else (),
         ),
     )
 
@@ -271,6 +273,7 @@ def own_progress(
 ) -> RunProgress:
     """The progress of the seeds in `lanes`."""
     returns, peaks = progress.seed_returns, progress.seed_peaks
+    in_a_row = progress.skipped_in_a_row
     returns = None if returns is None else tuple(returns[lane] for lane in lanes)
     keys = Compiler(len(lanes)).keys(require_seed(config))
     return dataclasses.replace(
@@ -283,6 +286,7 @@ def own_progress(
         ),
         seed_peaks=None if peaks is None else tuple(peaks[lane] for lane in lanes),
         skipped_updates=skipped_updates(records),
+        skipped_in_a_row=tuple(in_a_row[lane] for lane in lanes) if in_a_row else (),
         non_finite_steps=non_finite_steps(records),
     )
 

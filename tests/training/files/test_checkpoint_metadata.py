@@ -20,6 +20,7 @@ PROGRESS = RunProgress(
     outer_iteration=2,
     env_steps=84,
     updates=2**40,
+    skipped_in_a_row=(4.0, 0.0),
     seed_returns=(1.5, float("inf")),
     return_std=0.25,
     wall_seconds=3.5,
@@ -56,6 +57,7 @@ OPTIONAL = {
     "replay",
     "seed_peaks",
     "seed_shares",
+    "skipped_in_a_row",
     "skipped_updates",
     "non_finite_steps",
 }
