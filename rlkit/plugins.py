@@ -1,5 +1,6 @@
 """Registry entries from the entry points of installed packages. Listing them imports nothing."""
 
+import copy
 import dataclasses
 import functools
 import importlib.metadata
@@ -113,6 +114,24 @@ def check_new(
         f"the config of an {kind} {name!r} is {shown(config)}",
         "pass the class, a frozen dataclass whose fields have defaults",
     )
+
+
+def named(made: Any, name: str, config: object) -> Any:
+    """What a factory returned, or a copy whose `spec` is the name that it was registered by.
+
+    It is not built again: a class may have an `__init__` of its own. What is no dataclass, or has
+    no field `spec`, keeps what it says of itself.
+    """
+    fields = getattr(type(made), "__dataclass_fields__", {})
+    if "spec" not in fields:
+        return made
+    if made.spec and made.spec[0] == name and not getattr(made, "custom", ()):
+        return made
+    own = {"spec": (name, config), "custom": ()}
+    copied = copy.copy(made)
+    for field in own.keys() & fields.keys():
+        object.__setattr__(copied, field, own[field])  # it may be frozen
+    return copied
 
 
 def summaries(rows: Mapping[str, Any], group: str) -> dict[str, str]:

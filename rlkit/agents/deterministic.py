@@ -35,7 +35,8 @@ class DeterministicActorCritic:
     actor: Network[Array]
     critics: TwinCritics
     noise: ActionNoise
-    spec: tuple[str, DeterministicActorCriticConfig]
+    exploration_noise: float
+    spec: tuple[str, object]
     custom: tuple[str, ...]  # what was passed in addition to the config
     # Spaces are not hashable, agents are.
     action_space: spaces.Box = dataclasses.field(compare=False)
@@ -58,7 +59,7 @@ class DeterministicActorCritic:
         """
         unit_action = self.act(params["actor"], obs)
         noise, carry = self.noise.draw(carry, key, unit_action.shape[0])
-        noisy = unit_action + self.spec[1].exploration_noise * noise
+        noisy = unit_action + self.exploration_noise * noise
         return self.from_unit(jnp.clip(noisy, -1.0, 1.0)), carry, {}
 
     def exploit(self, params: Params, obs: Obs, carry: Carry, key: Key) -> tuple[Action, Carry]:
@@ -114,6 +115,7 @@ def deterministic_actor_critic(
         actor=make_network(actor, config),
         critics=action_critics(observation_space, box, config, critic_torso),
         noise=action_noise(config.noise_color, box.shape),
+        exploration_noise=config.exploration_noise,
         spec=("deterministic_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),
         action_space=box,

@@ -34,7 +34,8 @@ class DiscreteSoftActorCritic:
     critics: TwinCritics
     memory: InitialCarry | None  # the actor's
     start: int  # the smallest action
-    spec: tuple[str, DiscreteSoftActorCriticConfig]
+    initial_temperature: float
+    spec: tuple[str, object]
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
@@ -44,7 +45,7 @@ class DiscreteSoftActorCritic:
         return {
             "actor": self.actor.init(actor_key),
             "critic": self.critics.init(critic_key),
-            "log_temperature": jnp.log(jnp.asarray(self.spec[1].initial_temperature, jnp.float32)),
+            "log_temperature": jnp.log(jnp.asarray(self.initial_temperature, jnp.float32)),
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
@@ -134,6 +135,7 @@ def discrete_soft_actor_critic(
         critics=critics,
         memory=memory,
         start=int(action_space.start),
+        initial_temperature=config.initial_temperature,
         spec=("discrete_soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),
         action_space=action_space,

@@ -21,7 +21,8 @@ class QuantileNetwork:
 
     inner: QNetwork  # values are means of quantiles
     wide: QNetwork  # a value for each quantile of each action
-    spec: tuple[str, QuantileNetworkConfig]
+    num_quantiles: int
+    spec: tuple[str, object]
     custom: tuple[str, ...]  # what was passed in addition to the config
     action_space: Space = dataclasses.field(compare=False)  # spaces are not hashable, agents are
 
@@ -48,7 +49,7 @@ class QuantileNetwork:
 
         Nothing keeps them in order. Those of actions that a mask does not allow are -inf.
         """
-        outputs = split(self.wide.network.apply(params, obs)[1], self.spec[1].num_quantiles)
+        outputs = split(self.wide.network.apply(params, obs)[1], self.num_quantiles)
         return only_allowed(outputs, obs, self.action_space)
 
     def q_values(self, params: Params, obs: Obs) -> Array:
@@ -99,6 +100,7 @@ def quantile_network(
     return QuantileNetwork(
         inner=inner,
         wide=wide,
+        num_quantiles=config.num_quantiles,
         spec=("quantile_network", config),
         custom=wide.custom,
         action_space=action_space,

@@ -108,12 +108,7 @@ def make_agent(
         )
     config = config or entry.config()
     made: Any = resolve(entry.factory)(observation_space, action_space, config)
-    fields = getattr(type(made), "__dataclass_fields__", {})
-    own = {"spec": (name, config), "custom": ()}
-    changes = {field: value for field, value in own.items() if field in fields}
-    if not changes or (made.spec and made.spec[0] == name and not getattr(made, "custom", ())):
-        return made
-    return dataclasses.replace(made, **changes)
+    return plugins.named(made, name, config)
 
 
 def register_agent(

@@ -41,7 +41,8 @@ class SoftActorCritic:
     actor: SquashedActor
     critics: TwinCritics
     memory: InitialCarry | None  # the actor's
-    spec: tuple[str, SoftActorCriticConfig]
+    initial_temperature: float
+    spec: tuple[str, object]
     custom: tuple[str, ...]  # what was passed in addition to the config
     # Spaces are not hashable, agents are.
     action_space: spaces.Box = dataclasses.field(compare=False)
@@ -52,7 +53,7 @@ class SoftActorCritic:
         return {
             "actor": self.actor.init(actor_key),
             "critic": self.critics.init(critic_key),
-            "log_temperature": jnp.log(jnp.asarray(self.spec[1].initial_temperature, jnp.float32)),
+            "log_temperature": jnp.log(jnp.asarray(self.initial_temperature, jnp.float32)),
         }
 
     def initial_carry(self, num_envs: int) -> Carry:
@@ -151,6 +152,7 @@ def soft_actor_critic(
         ),
         critics=action_critics(observation_space, box, config, critic_torso),
         memory=memory,
+        initial_temperature=config.initial_temperature,
         spec=("soft_actor_critic", config),
         custom=custom_torsos(torso, critic_torso),
         action_space=box,

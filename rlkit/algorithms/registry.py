@@ -131,8 +131,7 @@ def make_algorithm(name: str, config: object = None) -> "Algorithm":
         f"the factory of {name!r} returned {shown(made)}",
         "let it return an Algorithm, such as rlkit.ppo(config, loss=...)",
     )
-    is_own = made.spec is not None and made.spec[0] == name and not made.custom
-    return made if is_own else dataclasses.replace(made, spec=(name, config), custom=())
+    return plugins.named(made, name, config)
 
 
 def register_algorithm(

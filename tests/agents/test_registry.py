@@ -4,6 +4,8 @@ import dataclasses
 import re
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 import yaml
 from flax import nnx
@@ -84,6 +86,36 @@ def test_what_a_registry_made_of_our_parts_is_rebuilt_by_its_name(monkeypatch):
     with rlkit.build(run) as trainer:
         told = trainer.description()
     assert "custom" not in told and (told["algorithm"], told["agent"]) == ("mine", "own")
+
+
+@dataclasses.dataclass(frozen=True)
+class Width:
+    """Settings of an agent that is one of rlkit's inside."""
+
+    width: int = 8
+
+
+@pytest.mark.parametrize("kind", sorted(registry.AGENTS))
+def test_agents_of_ours_have_their_settings_under_another_name(kind, monkeypatch):
+    """What they need at run time is not in `spec`, which is that of the other name."""
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
+    entry = registry.AGENTS[kind]
+
+    def factory(observation_space, action_space, config):
+        own = entry.config(hidden_sizes=(config.width,))
+        return resolve(entry.factory)(observation_space, action_space, own)
+
+    rlkit.register_agent("narrow", factory, config=Width)
+    is_continuous = kind in ("soft_actor_critic", "deterministic_actor_critic")
+    action_space = spaces.Box(-1.0, 1.0, (1,)) if is_continuous else spaces.Discrete(3)
+    agent = registry.make_agent("narrow", spaces.Box(-1.0, 1.0, (2,)), action_space, Width(4))
+    assert agent.spec == ("narrow", Width(4))
+
+    def explore(key):
+        obs, progress = jnp.zeros((5, 2)), jnp.float32(0.5)
+        return agent.explore(agent.init(key), obs, agent.initial_carry(5), key, progress)[0]
+
+    assert jax.eval_shape(explore, jax.random.key(0)).shape == (5, *action_space.shape)
 
 
 @pytest.mark.parametrize("register", [rlkit.register_algorithm, rlkit.register_agent])
