@@ -118,6 +118,29 @@ def test_agents_of_ours_have_their_settings_under_another_name(kind, monkeypatch
     assert jax.eval_shape(explore, jax.random.key(0)).shape == (5, *action_space.shape)
 
 
+@dataclasses.dataclass(frozen=True)
+class NoSpec:
+    custom: bool = True
+
+
+@dataclasses.dataclass
+class OwnInit:
+    size: int
+    spec: object
+
+    def __init__(self):
+        self.size, self.spec = 3, None
+
+
+def test_own_agents_are_named_without_being_built_again(monkeypatch):
+    monkeypatch.setattr(registry, "AGENTS", dict(registry.AGENTS))
+    rlkit.register_agent("no spec", lambda *_: NoSpec(), config=TableConfig)
+    rlkit.register_agent("own init", lambda *_: OwnInit(), config=TableConfig)
+    assert rlkit.make_agent("no spec", *SPACES) == NoSpec(custom=True)
+    made = rlkit.make_agent("own init", *SPACES)
+    assert (made.size, made.spec) == (3, ("own init", TableConfig()))
+
+
 @pytest.mark.parametrize("register", [rlkit.register_algorithm, rlkit.register_agent])
 def test_what_cannot_be_registered_is_refused_at_once(register):
     with pytest.raises(ConfigError, match=r"factory of an? .*'mine' is 3; pass the function"):

@@ -296,8 +296,8 @@ class Guard:
         other = _guards.get(id(inner))
         require(
             other is None or other._env is None or other._env.unwrapped is not inner,
-            f"the function that makes it returned the same {type(inner).__name__} twice, so that"
-            " two environments would play one episode",
+            f"the function that makes it returned one {type(inner).__name__} for two environments,"
+            " which would play the same episode",
             "create a new environment in each call",
             EnvContractError,
         )
