@@ -20,6 +20,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
+from rlkit.training.compile.devices import Devices
 from rlkit.training.config import CheckpointerConfig, Plan, Shard, TrainerConfig
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
@@ -29,6 +30,7 @@ from rlkit.training.files.run_description import read_config
 from rlkit.training.files.run_files import open_checkpoints
 from rlkit.training.phases import parts_of_curriculum
 from rlkit.training.processes.group import current
+from rlkit.training.programs.shares import share_of
 from rlkit.training.restoring import continued_with, require_continuable
 from rlkit.training.run_parts import RunParts, parts_from_env, plan_of
 from rlkit.training.trainer import Trainer
@@ -65,6 +67,7 @@ def check_parts(config: run_config.RunConfig) -> None:
         for own in parts.own_envs:
             undo.callback(own.close)
         _require_moving_target(config, parts.plan.total_steps)
+        _require_shares(parts, config.trainer)
 
 
 def plan_run(config: run_config.RunConfig) -> Plan:
@@ -79,12 +82,25 @@ def plan_run(config: run_config.RunConfig) -> Plan:
 def _plan(
     env: EnvAdapter, agent: Agent, algorithm: Algorithm, config: run_config.RunConfig
 ) -> Plan:
-    if config.curriculum is None:
+    if config.curriculum is None and not _divides_envs(config.trainer):
         return plan_of(config.trainer, algorithm, env)[1]
     parts = _run_parts(env, agent, algorithm, config)
     for own in parts.own_envs:
         own.close()
+    _require_shares(parts, config.trainer)
     return parts.plan
+
+
+def _divides_envs(trainer: TrainerConfig) -> bool:
+    """Whether all of the devices share the environments of each seed."""
+    return trainer.devices > 1 and trainer.shard == "data"
+
+
+def _require_shares(parts: RunParts, trainer: TrainerConfig) -> None:
+    """Raises `ConfigError` for what the devices, which need not be here, cannot share equally."""
+    if _divides_envs(trainer):
+        for phase in parts.phases or (parts,):
+            share_of(phase.module, Devices.imagined(trainer.devices))
 
 
 def _run_parts(

@@ -271,6 +271,10 @@ def test_a_dry_run_takes_each_cure_for_a_missing_time_limit(more, endless, capsy
         (["ppo", "probe/Counter"], "the length of training is not set; add for example --total-st"),
         (["dqn", "gymnax/Acrobot-v1", "--total-steps", "1e4"], "does not exceed the 10000 random"),
         (
+            ["ppo", "probe/Counter", "--total-steps", "2e4", "--num-envs", "6", "--devices", "4"],
+            "num_envs=6 cannot be divided among 4 devices; use 1 or 2 or 3 devices, or num_envs=4",
+        ),
+        (
             ["ppo", "gymnax/Acrobot-v1", "--preset", "mine.yaml"],
             "--preset takes the environment of a preset, got the file mine.yaml; use --config mine",
         ),

@@ -97,6 +97,14 @@ def test_what_changes_shapes_takes_turns(sweeps):
     assert len(sweep.results) == 8 and sweep.is_finished
 
 
+def test_a_trial_that_devices_cannot_share_is_told_before_any_is_trained(sweeps):
+    config = sweeps.config(grid={"num_envs": (4, 6)}, devices=4)
+    with pytest.raises(ConfigError, match="num_envs=6 cannot be divided among 4 devices"):
+        plan_trials(config, config.trial_settings())
+    config = sweeps.config(grid={"num_envs": (4, 6)}, devices=4, shard="seeds")
+    assert len(plan_trials(config, config.trial_settings()).groups) == 2
+
+
 @pytest.mark.parametrize(
     ("algorithm", "name", "values", "is_traced"),
     [
