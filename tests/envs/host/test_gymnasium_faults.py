@@ -344,7 +344,8 @@ def test_a_function_that_returns_one_object_again_and_again(wrap):
     """Its copies would step one episode together; also those of two adapters."""
     single = Clock(length=4)
     adapter = GymnasiumAdapter(lambda: wrap(single), 2)
-    with pytest.raises(EnvFailedError, match=r"environment 1 .*one Clock for two environments.*in each call"):
+    told = r"environment 1 .*one Clock for two environments.*in each call"
+    with pytest.raises(EnvFailedError, match=told):
         adapter.reset(jax.random.key(0))
     training, evaluation = (GymnasiumAdapter(lambda: wrap(single), 1) for _ in range(2))
     for _ in range(2):  # one after the other is no fault
