@@ -362,7 +362,7 @@ def test_only_memory_recalls(key, quick_jit, name, learns):
         "updates_per_step": 0.125,
         "target_period": 256,
         "tau": 0.02,
-        "learning_rate": 0.003,
+        "learning_rate": 0.001,
         "gamma": 0.9,
         "temperature": 0.05,
     }
