@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "rlkit"
 # Lowest first. A module may import its own unit and lower floors; only on floors 1 and 3 do units
 # import each other.
 FLOORS = (
-    {"errors", "validation", "whole_numbers", "lazy", "plugins", "tuning_switch"},
+    {"errors", "validation", "whole_numbers", "signatures", "lazy", "plugins", "tuning_switch"},
     {"ops", "xla_cpu", "xla_gpu"},
     {"types", "spaces", "action_masks", "optimizers"},
     {"envs", "agents"},

@@ -1,7 +1,6 @@
 """Overrides of parts, which the factories of all algorithms share."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Mapping
 
 import optax
@@ -9,8 +8,9 @@ import optax
 from rlkit.algorithms.gradient_step import GradientStep, LossFn
 from rlkit.algorithms.parameter_groups import Group
 from rlkit.algorithms.process_batch import ProcessBatch
-from rlkit.errors import ConfigError, did_you_mean, require, shown
+from rlkit.errors import did_you_mean, require, shown
 from rlkit.optimizers import OptimizerConfig, create_optimizer
+from rlkit.signatures import require_takes
 from rlkit.types import PyTree
 from rlkit.validation import is_array
 
@@ -116,11 +116,5 @@ def _require_callable(
     returns: str = "(loss, metrics)",
 ) -> None:
     """Raises `ConfigError` for a function that does not take what it is called with."""
-    try:
-        inspect.signature(function).bind(*arguments.strip("()").split(", "))
-    except TypeError as error:
-        raise ConfigError(
-            f"{what} cannot be called ({error}); write f{arguments} -> {returns}"
-        ) from None
-    except ValueError:  # of what is written in C, nothing is known
-        return
+    names = arguments.strip("()").split(", ")
+    require_takes(function, names, what, f"write f{arguments} -> {returns}")

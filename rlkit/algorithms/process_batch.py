@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import jax
 
-from rlkit.errors import ConfigError, require
+from rlkit.errors import require
 from rlkit.ops.over_devices import own_key
+from rlkit.signatures import require_takes, signature_of
 from rlkit.types import Key, PyTree
 
 ProcessBatch = Callable[[PyTree], PyTree] | Callable[[PyTree, Key], PyTree]
@@ -27,15 +28,12 @@ def takes_key(process_batch: ProcessBatch) -> bool:
     fix = "pass a function of the batch, or of the batch and a key"
     is_function = callable(process_batch)
     require(is_function, f"process_batch must be a function, got {process_batch!r}", fix)
-    signature = inspect.signature(process_batch)
-    asks = any(
+    signature = signature_of(process_batch)
+    asks = signature is not None and any(
         each.kind not in _NOT_SECOND and (each.name == "key" or each.default is each.empty)
         for each in list(signature.parameters.values())[1:2]
     )
-    try:
-        signature.bind(*("batch", "key")[: 1 + asks])
-    except TypeError as error:
-        raise ConfigError(f"process_batch cannot be called ({error}); {fix}") from None
+    require_takes(process_batch, ("batch", "key")[: 1 + asks], "process_batch", fix)
     return asks
 
 

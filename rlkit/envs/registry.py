@@ -34,6 +34,7 @@ from rlkit.errors import (
     require,
     shown,
 )
+from rlkit.signatures import require_takes_named, signature_of
 
 if TYPE_CHECKING:
     import gymnasium
@@ -266,14 +267,14 @@ def _build(
 
     if inspect.isclass(entry.factory) and issubclass(entry.factory, gymnasium.Env):
         return _build_on_host(name, entry, num_envs, kwargs, spec)
-    signature = _signature(entry.factory)
+    signature = signature_of(entry.factory)
     batched = signature is not None and "num_envs" in signature.parameters
     settings: dict[str, Any] = {}
     if batched:
         arguments = {"num_envs": num_envs, **kwargs}
     else:
         settings, arguments = _split(entry.factory, kwargs)
-    _check_arguments(name, entry.factory, arguments)
+    require_takes_named(entry.factory, arguments, name, own="num_envs")
     made: Any = entry.factory(**arguments)
     if isinstance(made, gymnasium.Env):
         made.close()
@@ -284,7 +285,7 @@ def _build(
         if not _takes(entry.factory, "max_episode_steps"):
             limit = settings.pop("max_episode_steps", limit)
     if settings:  # a JaxEnv factory: the other adapter settings are its own arguments
-        _check_arguments(name, entry.factory, {**arguments, **settings})
+        require_takes_named(entry.factory, {**arguments, **settings}, name, own="num_envs")
         made = entry.factory(**arguments, **settings)
     if not isinstance(made, EnvAdapter):
         made = made if limit is None else TimeLimit(made, limit)
@@ -327,7 +328,7 @@ def _build_on_host(
     from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
     settings, arguments = _split(entry.factory, kwargs)
-    _check_arguments(name, entry.factory, arguments)
+    require_takes_named(entry.factory, arguments, name, own="num_envs")
     if entry.max_episode_steps is not None:
         settings = {"max_episode_steps": entry.max_episode_steps, **settings}
     factory: Any = entry.factory
@@ -379,7 +380,7 @@ def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], di
         return {}, {}
     from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
-    signature = _signature(factory)
+    signature = signature_of(factory)
     own = set(signature.parameters) if signature is not None else set()
     taken = (
         inspect.signature(GymnasiumAdapter).parameters.keys()
@@ -390,32 +391,14 @@ def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], di
     return settings, {name: value for name, value in kwargs.items() if name not in taken}
 
 
-def _signature(factory: Factory) -> inspect.Signature | None:
-    try:
-        return inspect.signature(factory)
-    except (TypeError, ValueError):  # some builtins have no signature
-        return None
-
-
 def _takes(factory: Factory, argument: str) -> bool:
     """Whether `factory` may be called with a keyword argument of that name."""
-    signature = _signature(factory)
+    signature = signature_of(factory)
     if signature is None:
         return True
     parameters = signature.parameters
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     return takes_all or argument in parameters
-
-
-def _check_arguments(env_id: str, factory: Factory, arguments: dict[str, Any]) -> None:
-    signature = _signature(factory)
-    if signature is None:
-        return
-    try:
-        signature.bind(**arguments)
-    except TypeError as error:
-        names = ", ".join(name for name in signature.parameters if name != "num_envs")
-        raise ConfigError(f"{env_id}: {error}; it takes {names or 'no arguments'}") from error
 
 
 def _entry_points() -> dict[str, list[plugins.EntryPoint]]:

@@ -18,6 +18,7 @@ from rlkit.errors import (
     require_positive_integer,
     shown,
 )
+from rlkit.signatures import require_takes
 from rlkit.training.config import Plan, TrainerConfig
 from rlkit.training.history import History
 from rlkit.training.logs.human_units import human_seconds
@@ -218,15 +219,8 @@ def _check_hooks(callback: Callback) -> None:
 def _check_signature(callback: Callback, name: str, method: Callable[..., object]) -> None:
     """Raises `ConfigError` unless a method takes the arguments of that of `Callback`."""
     names = list(inspect.signature(getattr(Callback, name)).parameters)  # self, and others
-    try:
-        inspect.signature(method).bind(*names[1:])
-    except TypeError as error:
-        raise ConfigError(
-            f"{type(callback).__name__}.{name} cannot be called ({error}); write def"
-            f" {name}({', '.join(names)})"
-        ) from None
-    except ValueError:  # of what is written in C, nothing is known
-        return
+    what, fix = f"{type(callback).__name__}.{name}", f"write def {name}({', '.join(names)})"
+    require_takes(method, names[1:], what, fix)
 
 
 def callback_states(callbacks: Sequence[Callback]) -> PlainData:

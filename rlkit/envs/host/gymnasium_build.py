@@ -1,6 +1,5 @@
 """Finds and builds the environment that a `GymnasiumAdapter` names; says what went wrong."""
 
-import inspect
 import traceback
 from collections.abc import Iterable
 from typing import Any
@@ -18,6 +17,7 @@ from rlkit.errors import (
     did_you_mean,
     require,
 )
+from rlkit.signatures import require_takes_named
 
 KINDS = {  # by a word in an error, see `INSTALL`
     "mujoco": "mujoco",
@@ -118,18 +118,9 @@ def _install(recipe: Recipe, error: Exception) -> str:
 def _check_arguments(name: str, recipe: Recipe) -> None:
     if isinstance(recipe.env, str) or not callable(recipe.env):
         return
-    try:
-        signature = inspect.signature(recipe.env)
-    except (TypeError, ValueError):  # some builtins have no signature
-        return
     kwargs = (
         recipe.kwargs
         if recipe.render_mode is None
         else {**recipe.kwargs, "render_mode": recipe.render_mode}
     )
-    try:
-        signature.bind(**kwargs)
-    except TypeError as error:
-        raise ConfigError(
-            f"{name}: {error}; it takes {', '.join(signature.parameters) or 'no arguments'}"
-        ) from error
+    require_takes_named(recipe.env, kwargs, name)
