@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 
 from rlkit.envs.base import EnvAdapter
-from rlkit.errors import ConfigError, SpaceError, require
+from rlkit.errors import ConfigError, SpaceError, require, shown
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import EVALUATION_SEED, make_evaluator
 from rlkit.training.core.module import RLModule, share_state
@@ -27,10 +27,16 @@ class Evaluations:
     def of(self, episodes: int | None) -> Evaluation:
         """The evaluation over `episodes` episodes (None: as many as configured).
 
-        Raises `ConfigError` without an environment to evaluate in.
+        Raises `ConfigError` without an environment to evaluate in, or for a number of episodes if
+        the module is no `RLModule`.
         """
         module = self._parts.module
         if not isinstance(module, RLModule):
+            require(
+                episodes is None,
+                f"this module evaluates itself, and knows nothing of episodes={shown(episodes)}",
+                "leave it out, or call the module's own methods",
+            )
             return self.planned
         episodes = module.evaluation_episodes if episodes is None else episodes
         if episodes == module.evaluation_episodes and module.eval_env is not None:

@@ -344,6 +344,29 @@ def test_evaluation_in_another_environment_and_of_other_episodes(tiny, num_seeds
         trainer.evaluate(seed="a")
 
 
+def test_a_module_that_evaluates_itself_takes_no_number_of_episodes():
+    class Counting:
+        def init_train_state(self, key):
+            return {"count": jnp.float32(0)}
+
+        def get_batch(self, ts, i):
+            return ts, ()
+
+        def training_step(self, i, ts, batch):
+            return {"count": ts["count"] + 1}, {}
+
+        def eval_callback(self, ts):
+            return {"return": ts["count"] * jnp.ones(3)}
+
+    config = rlkit.TrainerConfig(num_checkpoints=1, epochs_per_checkpoint=1, logger_config=None)
+    trainer = rlkit.Trainer.from_module(Counting(), config)
+    trainer.init(0)
+    assert trainer.evaluate()["return"].shape == (3,)
+    told = r"evaluates itself, and knows nothing of episodes=5; leave it out"
+    with pytest.raises(ConfigError, match=told):
+        trainer.evaluate(5)
+
+
 @pytest.mark.full
 def test_the_config_of_a_scripts_run_repeats_its_evaluations(tiny, tmp_path):
     """Episodes depend on the number of environments, which nobody chose here."""
