@@ -167,6 +167,7 @@ class Trainer:
         self._run.on_warm_up = partial(self._call, "on_warm_up")
         self._eval_fn = eval_fn
         self._loop = OuterLoop(self._run, lambda: self._reporter, self._save)
+        self._is_training = False  # within `run`, callbacks included
         self.config, self.compiler = config, self._run.compiler
 
     @classmethod
@@ -228,6 +229,7 @@ class Trainer:
         single run of that seed. For a restored run, None keeps the key it was started from. The
         next training step donates the state's buffers: copy what you want to keep.
         """
+        self._require_idle("init")
         read_source = partial(source_of, self._run, train_state=train_state, warm_start=warm_start)
         needs_key, restores = train_state is None, not self._starts_anew
         require(
@@ -296,14 +298,17 @@ class Trainer:
         those that ended by it; they count with their return until then.
         The evaluation before the first outer iteration is logged, but not returned.
         """
+        self._require_idle("run")
         self._loop.begin()
         self._run.clock.start()
         self._init_for_run(key, train_state, warm_start)
         files, before = self._open(), self.history.num_evaluations
         with self._interrupts():
+            self._is_training = True
             try:
                 self._train(files)
             finally:
+                self._is_training = False
                 self._loop.end()
         return self.history.since(before)
 
@@ -507,6 +512,7 @@ class Trainer:
         record their origin. If the checkpoint was saved without the replay memory, the state has
         none (`()`) until training continues, which first fills one.
         """
+        self._require_idle("load_checkpoint")
         with open_checkpoints(path) as checkpointer:
             restored = restore(self._run, checkpointer, which)
         restore_callbacks(self._callbacks, restored.metadata.callbacks)
@@ -657,8 +663,9 @@ class Trainer:
     def close(self) -> None:
         """Finishes writing, and closes the files and environments that this trainer opened.
 
-        Those that you passed in stay open.
+        Those that you passed in stay open. Raises `ConfigError` while `run` trains.
         """
+        self._require_idle("close")
         files, self._files = self._files, None
         try:
             if files is not None:
@@ -718,6 +725,14 @@ class Trainer:
                         self._files.write_status(*self._end(error))
             self._run.clock.stop()
             raise
+
+    def _require_idle(self, method: str) -> None:
+        """Raises `ConfigError` while `run` trains, which a callback or a thread may forget."""
+        require(
+            not self._is_training,
+            f"{method}() was called while run() trains",
+            f"end the run with request_stop(reason), and call {method}() after run() has returned",
+        )
 
     def _require_newest(self) -> None:
         """Raises `RunDirectoryError` if the run's own checkpoints are ahead of its state."""

@@ -900,6 +900,20 @@ def test_a_crash_is_logged_with_its_traceback_and_all_is_kept(tiny, tmp_path):
         assert len(trainer.run(0)) == 2
 
 
+@pytest.mark.parametrize("method", ["close", "run", "init", "load_checkpoint"])
+def test_a_callback_cannot_end_or_replace_the_run_that_calls_it(method, tiny, tmp_path):
+    arguments = {"run": [0], "init": [0], "load_checkpoint": [tmp_path / "run"]}.get(method, [])
+    diary = Diary({2: lambda trainer: getattr(trainer, method)(*arguments)})
+    with tiny.trainer(run_dir=str(tmp_path / "run"), callbacks=[diary]) as trainer:
+        told = rf"{method}\(\) was called while run\(\) trains; end the run with request_stop"
+        with pytest.raises(ConfigError, match=told):
+            trainer.run(0)
+        assert diary.calls[-1] == "end"
+    assert json.loads((tmp_path / "run" / "status.json").read_text())["status"] == "failed"
+    with tiny.trainer(run_dir=str(tmp_path / "run"), restore_checkpoint="auto") as trainer:
+        assert len(trainer.run(0)) == 2
+
+
 def test_a_crash_at_the_end_does_not_hide_the_first(tiny, tmp_path):
     class Both(Callback):
         def on_run_start(self, trainer):
