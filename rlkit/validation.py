@@ -1,8 +1,8 @@
 """Validates configs against their annotations, before anything compiles.
 
-Configs are frozen stdlib dataclasses with limits such as `Annotated[float, Gt(0)]`. Fields that
-hold tracers are not checked, so that an algorithm can be built from traced hyperparameters inside
-`jax.vmap`.
+Configs are frozen stdlib dataclasses with limits such as `Annotated[float, Gt(0)]`. Floats may be
+tracers, whose limits are not checked, so that an algorithm can be built from traced hyperparameters
+inside `jax.vmap`.
 """
 
 import dataclasses
@@ -33,8 +33,9 @@ def validate(config: C) -> C:
     """Returns `config` if every field agrees with its annotation, with NumPy's numbers as Python's.
 
     So what counts with settings need not know NumPy's, which overflow. Each number of an array must
-    agree; those of a tracer are not known. Nested dataclasses are checked too. Raises `ConfigError`
-    naming the field, its limits and its value, or if `config` is no config at all.
+    agree; those of a tracer are not known, and only floats may be tracers. Nested dataclasses are
+    checked too. Raises `ConfigError` naming the field, its limits and its value, or if `config` is
+    no config at all.
     """
     if isinstance(config, type):
         raise ConfigError(
@@ -60,6 +61,8 @@ def validate(config: C) -> C:
                 f" {shown(value)}; pass an instance"
             )
         else:
+            if not _holds(annotation, float):
+                require_known(f"{type(config).__name__}.{name}", value)
             for each in _known(value):
                 _check_field(type(config).__name__, name, annotation, each)
         if value is not given:
@@ -129,6 +132,15 @@ def is_numpy(value: object) -> bool:
     return is_array(value) and type(value).__module__ == "numpy"
 
 
+def require_known(name: str, value: object) -> None:
+    """Raises `ConfigError` for a tracer in a setting that shapes and loops depend on."""
+    require(
+        not _is_tracer(value),
+        f"{name} decides what is compiled, so jax.vmap and jax.jit cannot vary it",
+        "loop over its values in Python, or use rlkit sweep; floats such as learning_rate can",
+    )
+
+
 def _plain_numbers(value: Any) -> Any:
     """The value with Python's numbers and lists in place of NumPy's; otherwise itself."""
     if is_numpy(value):
@@ -142,8 +154,17 @@ def _known(value: Any) -> list[Any]:
     """The value, or the numbers of an array of JAX's; none of a tracer, which has none yet."""
     if not is_array(value):
         return [value]
-    is_tracer = type(value).__name__ != "ArrayImpl"
-    return [] if is_tracer else value.__array__().ravel().tolist()
+    return [] if _is_tracer(value) else value.__array__().ravel().tolist()
+
+
+def _is_tracer(value: object) -> bool:
+    return is_array(value) and not is_numpy(value) and type(value).__name__ != "ArrayImpl"
+
+
+def _holds(annotation: Any, kind: type) -> bool:
+    """Whether an annotation admits values of `kind`, limits aside."""
+    parts = typing.get_args(annotation)
+    return annotation in (kind, Any) or any(_holds(part, kind) for part in parts)
 
 
 def _check_field(owner: str, name: str, annotation: Any, value: object) -> None:

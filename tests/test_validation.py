@@ -288,3 +288,21 @@ def test_traced_values_pass():
     gammas, rates = jax.vmap(build)(jnp.array([1e-3, 1e-4]), jnp.array([0.9, 0.99]))
     np.testing.assert_allclose(gammas, [0.9, 0.99], rtol=1e-6)
     np.testing.assert_allclose(rates, [1e-3, 1e-4], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "config", "name"),
+    [
+        (ppo, PPOConfig, "num_epochs"),
+        (ppo, PPOConfig, "normalize_rewards"),
+        (dqn, DQNConfig, "target_period"),
+        (dqn, DQNConfig, "updates_per_step"),  # a float, but of a loop
+    ],
+)
+def test_traced_values_that_decide_what_is_compiled_are_refused(make, config, name):
+    def build(value):
+        return make(config(**{name: value})) and value
+
+    told = rf"{name}.* decides what is compiled, so jax\.vmap .* cannot vary it; loop over"
+    with pytest.raises(ConfigError, match=told):
+        jax.vmap(build)(jnp.array([1, 2]))

@@ -24,6 +24,7 @@ from rlkit.types import (
     Rollout,
     Sequences,
 )
+from rlkit.validation import require_known
 
 MAX_DENOMINATOR = 1000
 MOST_STEPS = 2**16  # between two updates; `StepCounter.remainder` takes no larger divisor
@@ -54,6 +55,7 @@ class ReplayBatchBuilder:
     updates_per_step: float
 
     def __post_init__(self) -> None:
+        require_known(f"updates_per_step of {type(self).__name__}", self.updates_per_step)
         require(
             0 < self.updates_per_step < math.inf,
             f"updates_per_step={self.updates_per_step} of {type(self).__name__} must be a positive"
