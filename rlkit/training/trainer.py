@@ -35,6 +35,7 @@ from rlkit.training.files.run_description import describe, hparams_to_dict
 from rlkit.training.files.run_files import (
     Path,
     RunFiles,
+    located,
     open_checkpoints,
     own_checkpoint_directory,
 )
@@ -145,22 +146,22 @@ class Trainer:
             parts = parts_of_curriculum(env, eval_env, agent, algorithm, config, curriculum)
         elif parts is None:
             parts = parts_from_env(env, eval_env, agent, algorithm, config)
+        processes = self._processes = current()
+        self._described = _on_all_devices(validate(config), processes, mesh)  # as it was given
+        config = located(self._described)
         for callback in callbacks:
             callback.check_config(config)
-        processes = self._processes = current()
-        config = _on_all_devices(validate(config), processes, mesh)
         self._run = Run(parts, config, mesh, processes)
         self._accepts = accept_differences
         self._open_files = partial(
             RunFiles,
-            logger=logger,
-            checkpointer=checkpointer,
+            logger=located(logger),
+            checkpointer=located(checkpointer),
             accept_differences=accept_differences,
             is_main=processes.is_main,
         )
         self._files: RunFiles | None = None
         own = own_checkpoint_directory(config, checkpointer)
-        # absolute: the process may change its directory
         self._checkpoints = None if own is None else absolute_path(own)
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         processes.tell_how_to_go_on(self._how_to_go_on)
@@ -654,7 +655,7 @@ class Trainer:
 
     def _description(self, seed: int | None) -> PlainData:
         whole = self._run.phases.whole
-        return describe(whole.module, whole.eval_env, self.config, seed, whole.curriculum)
+        return describe(whole.module, whole.eval_env, self._described, seed, whole.curriculum)
 
     def summary(self) -> PlainData:
         """The contents of `summary.json`."""

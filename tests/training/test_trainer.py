@@ -900,6 +900,29 @@ def test_a_crash_is_logged_with_its_traceback_and_all_is_kept(tiny, tmp_path):
         assert len(trainer.run(0)) == 2
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_files_stay_together_wherever_the_process_goes(elsewhere, tiny, tmp_path, monkeypatch):
+    """Its directory may change before the run, and in a callback; the copy goes on with its run."""
+    (tmp_path / "away").mkdir()
+    leave = Diary({1: lambda trainer: monkeypatch.chdir(tmp_path / "away")})
+    logs = [LoggerConfig(jsonl="rows.jsonl", console=False), "more.jsonl"]
+    settings = {"checkpointer": "saved"} if elsewhere else {}
+    for iterations in (2, 3):
+        monkeypatch.chdir(tmp_path)
+        best = rlkit.BestModel("best")
+        settings |= {"logger": logs, "callbacks": [leave, best], "num_checkpoints": iterations}
+        with tiny.trainer(run_dir="run", restore_checkpoint="auto", **settings) as trainer:
+            monkeypatch.chdir(tmp_path / "away")
+            trainer.run(0)
+            assert trainer.best_checkpoint == best.step
+        assert trainer.best_checkpoint == best.step  # its files are closed
+    assert list((tmp_path / "away").iterdir()) == []
+    expected = {"away", "best", "more.jsonl", "rows.jsonl", "run"}
+    found = {path.name for path in tmp_path.iterdir()}
+    assert found - {"saved"} == expected and ("saved" in found) == elsewhere
+    assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["trainer"]["run_dir"] == "run"
+
+
 @pytest.mark.parametrize("method", ["close", "run", "init", "load_checkpoint"])
 def test_a_callback_cannot_end_or_replace_the_run_that_calls_it(method, tiny, tmp_path):
     arguments = {"run": [0], "init": [0], "load_checkpoint": [tmp_path / "run"]}.get(method, [])

@@ -13,8 +13,8 @@ from typing import Any
 
 from rlkit.errors import CheckpointError, ConfigError, require, shown
 from rlkit.training import run_config
-from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig, make_plan
-from rlkit.training.directories import absolute_path
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
+from rlkit.training.directories import absolute_path, is_address
 from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.other_processes import UnwrittenCheckpoints
@@ -31,6 +31,12 @@ from rlkit.validation import PlainData
 # Not `warnings.warn`: under `-W error`, a picture that fails would end the run.
 _warn = logging.getLogger("rlkit").warning
 Path = str | os.PathLike[str]
+# settings that are paths, or hold some
+_PATHS: dict[type, tuple[str, ...]] = {
+    TrainerConfig: ("run_dir", "logger_config", "checkpointer_config"),
+    LoggerConfig: ("jsonl",),
+    CheckpointerConfig: ("directory",),
+}
 LENGTH = ("total_steps", "num_checkpoints", "epochs_per_checkpoint")  # settings of a Trainer
 
 
@@ -297,6 +303,20 @@ class RunFiles:
         if settings is None or settings.directory is None:
             return None
         return UnwrittenCheckpoints(settings)
+
+
+def located(settings: Any) -> Any:
+    """Paths, and those in settings, from the root: the process may change its directory.
+
+    Addresses, names that are missing and objects that are no settings stay as they are.
+    """
+    if isinstance(settings, list | tuple):
+        return [located(each) for each in settings]
+    if isinstance(settings, str | os.PathLike):
+        text = os.fspath(settings)
+        return settings if not text or is_address(text) else str(absolute_path(text))
+    paths = {name: located(getattr(settings, name)) for name in _PATHS.get(type(settings), ())}
+    return dataclasses.replace(settings, **paths) if paths else settings
 
 
 def own_checkpoint_directory(
