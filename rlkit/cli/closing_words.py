@@ -85,7 +85,10 @@ def _speed(run_dir: str) -> list[str]:
     size, over = (f"{seeds} x {steps:,}", " over all seeds") if seeds > 1 else (f"{steps:,}", "")
     if speed == 0:  # nothing was left to train
         return [f"{size} steps"]
+    part = summary.get("part_seconds", seconds)
+    is_resumed = seconds - part > 0.5  # rounded numbers of a run in one part differ as well
+    of_what = f"; of this part's {human_seconds(part)}," if is_resumed else ", of which"
     return [
-        f"{size} steps in {human_seconds(seconds)}, of which compiling took"
+        f"{size} steps in {human_seconds(seconds)}{of_what} compiling took"
         f" {human_seconds(compiling)}; then {speed:,.0f} steps per second{over}"
     ]

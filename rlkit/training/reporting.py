@@ -527,6 +527,7 @@ def summary(run: Run, stop_reason: str | None) -> PlainData:
         "devices": 1 if run.devices is None else len(run.devices.all),
         "processes": run.processes.count,
         "wall_seconds": round(run.wall_seconds, 3),
+        "part_seconds": round(run.clock.call_seconds, 3),
         "compile_seconds": round(run.compiler.seconds, 3),
         "env_steps_per_second": round(speed, 1),
         "eval_return_mean": None if returns is None else float(np.mean(returns)),

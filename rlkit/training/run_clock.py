@@ -12,7 +12,7 @@ class RunClock:
         self._compiler = compiler
         self._started: float | None = None  # None: not running
         self._training_started = 0.0
-        self._training_seconds = 0.0  # of the last finished call
+        self._call_seconds = self._training_seconds = 0.0  # of the last finished call
         self._lap_started = 0.0
         self.lap_seconds: float | None = None
         """Seconds of the last lap; None: there was none."""
@@ -27,12 +27,18 @@ class RunClock:
 
     def stop(self) -> None:
         """Stops timing the call."""
-        self._training_seconds, self._started = self.training_seconds, None
+        self._call_seconds, self._training_seconds = self.call_seconds, self.training_seconds
+        self._started = None
 
     @property
     def seconds(self) -> float:
         """Seconds since `start`, 0.0 after `stop`."""
         return 0.0 if self._started is None else time.perf_counter() - self._started
+
+    @property
+    def call_seconds(self) -> float:
+        """Seconds of this call, or of the last one."""
+        return self._call_seconds if self._started is None else self.seconds
 
     @property
     def training_seconds(self) -> float:

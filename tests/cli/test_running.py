@@ -211,6 +211,11 @@ class TestReport:
         compiling = "in 1m04s, of which compiling took 8s"
         assert f"\n{size} {compiling}; then 9,000 steps per second{over}\n" in said
         assert f"{tmp_path}/learning_curve.png" in said
+        (tmp_path / "summary.json").write_text(json.dumps(summary | {"part_seconds": 20.0}))
+        resumed = f"{size} in 1m04s; of this part's 20s, compiling took 8s; then 9,000 steps"
+        assert resumed in closing_words([], str(tmp_path))
+        (tmp_path / "summary.json").write_text(json.dumps(summary | {"part_seconds": 63.999}))
+        assert f"{size} {compiling}" in closing_words([], str(tmp_path))
         nothing = summary | {"env_steps_per_second": 0.0}  # a run that was finished before
         (tmp_path / "summary.json").write_text(json.dumps(nothing))
         assert "per second" not in closing_words([], str(tmp_path))
