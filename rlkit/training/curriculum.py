@@ -95,8 +95,8 @@ class Curriculum:
     phases: tuple[Phase, ...]
     """In order."""
     evaluate_in: Literal["phase", "run"] = "phase"
-    """Where evaluations play: in the environments of the phase, which makes only the checkpoints of
-    the last phase candidates for the best one, or always in that of the run.
+    """Where evaluations play: in the environments of the phase, or always in that of the run. The
+    best checkpoint is chosen among those that were evaluated where the last phase is.
     """
 
     def __post_init__(self) -> None:

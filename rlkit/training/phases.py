@@ -178,11 +178,12 @@ class _Envs:
         )
 
     def evaluation_env(self, env: EnvAdapter) -> EnvAdapter | None:
-        """Environments like `env`, for evaluation."""
-        if env is self._own:
-            return self._own_eval
-        for known, found in self._for_evaluation:
-            if known is env:
+        """Environments like `env`, for evaluation.
+
+        The same ones for another number of them: their returns can be compared.
+        """
+        for known, found in [(self._own, self._own_eval), *self._for_evaluation]:
+            if known is env or (env.spec is not None and known.spec == env.spec):
                 return found
         found = evaluation_env(env, self._config, self._made)
         self._for_evaluation.append((env, found))

@@ -706,3 +706,19 @@ def test_another_curriculum_cannot_go_on(tmp_path):
     more = settings(*phases, Phase(steps=STEPS), **given, restore_checkpoint="latest")
     with pytest.raises(RlkitError, match="curriculum"), build(more) as trainer:
         trainer.run(trainer.seed)
+
+
+def test_checkpoints_of_phases_that_differ_in_their_number_of_environments_are_ranked(tmp_path):
+    """They are evaluated in the same environments, whose returns can be compared."""
+    told = settings(
+        Phase(steps=STEPS, num_envs=2),
+        Phase(steps=STEPS, num_envs=4),
+        Phase(steps=STEPS, env_params={"max_steps_in_episode": 5}),
+        Phase(steps=STEPS, num_envs=4),
+        enable_evaluation=True,
+        run_dir=str(tmp_path / "run"),
+    )
+    with build(told) as trainer:
+        evaluated = [parts.eval_env for parts in trainer._run.phases.all]
+    assert evaluated[0] is evaluated[1] is evaluated[3] is not evaluated[2]
+    assert [env.num_envs for env in evaluated] == [2, 2, 2, 2]
