@@ -20,8 +20,9 @@ class BestModel(Callback):
 
     The copy is small: neither optimiser nor environments nor replay memory are in it. It is
     replaced by renaming whenever a checkpoint is better, so what you read is never half written. A
-    resumed run continues to update it; any other directory that exists is left alone, also the copy
-    of a run that was in the same run directory before.
+    resumed run, known by its `run_dir` or the directory in its `checkpointer_config`, continues to
+    update it; any other directory that exists is left alone, also the copy of a run that was in the
+    same place before.
 
     Raises `RunDirectoryError`, before a run directory is made if that can be told, if the directory
     exists and is not a copy of this run's, and `ConfigError`, when the run starts, if the run does
@@ -92,9 +93,10 @@ class BestModel(Callback):
 
 
 def _place(config: TrainerConfig) -> str | None:
-    """The directory of the run, by which it is known."""
-    run_dir = config.run_dir
-    return None if run_dir is None else str(absolute_path(run_dir))
+    """The directory of the run, or of its checkpoints alone, by which it is known."""
+    saves = config.checkpointer_config
+    known = config.run_dir or (saves and saves.directory)
+    return None if known is None else str(absolute_path(known))
 
 
 def _discard(path: pathlib.Path) -> None:

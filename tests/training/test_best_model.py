@@ -96,6 +96,15 @@ def test_a_copy_of_the_best_policy_is_kept(tiny, tmp_path, scripted):
         tiny.trainer(run_dir=str(tmp_path / "b"), callbacks=[BestModel(copy)])
 
 
+def test_a_run_that_has_only_checkpoints_goes_on_with_its_copy(tiny, tmp_path, scripted):
+    settings = {"checkpointer_config": CheckpointerConfig(directory=str(tmp_path / "saved"))}
+    for outer in (1, 2):
+        settings |= {"num_checkpoints": outer, "callbacks": [BestModel(tmp_path / "best")]}
+        with tiny.trainer(restore_checkpoint="auto", **settings) as trainer:
+            trainer.run(0)
+    assert BestModel(tmp_path / "best").step == 2
+
+
 def test_a_copy_of_a_run_that_was_in_its_place_is_left_alone(tiny, tmp_path, scripted):
     """The run directory was moved away, and another run begins under its name."""
     settings = {"run_dir": str(tmp_path / "run"), "num_checkpoints": 1}
