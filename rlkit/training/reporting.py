@@ -156,17 +156,24 @@ class Reporter:
         self.logger.log(Record(kind="user", metrics=metrics, **dataclasses.asdict(moment)))
 
     def outer_iteration(self, pending: Pending) -> Measurements | None:
-        """Waits for an outer iteration and logs it; returns its evaluation.
+        """Waits for an outer iteration, logs it, then calls callbacks; returns its evaluation.
+
+        All of its rows are there before a callback may fail: the state may be saved all the same.
 
         Raises `NonFiniteError` or `EnvFailedError` if it met NaN or infinity, see `finite_checks`.
         """
         finished = pending.wait()
         moment = self.run.reported = self._moment_of(finished)  # until it is saved as well
+        evaluation, training = finished.evaluation, None
         if finished.metrics is not None:
-            self._training(finished, finished.metrics, moment)
-        if finished.evaluation is not None:
-            self._evaluation(pending, finished.evaluation, moment)
-        return finished.evaluation
+            training = self._training(finished, finished.metrics, moment)
+        if evaluation is not None:
+            self._evaluation(pending, evaluation, moment)
+        if training is not None:
+            self.call("on_iteration_end", finished.iteration, training)
+        if evaluation:
+            self.call("on_evaluation", finished.iteration, _at(moment, evaluation))
+        return evaluation
 
     def crash(self, error: BaseException) -> None:
         """Logs what ended the run, with its traceback unless it is an `RlkitError`."""
@@ -198,7 +205,10 @@ class Reporter:
         if error is None and first is not None:
             raise first
 
-    def _training(self, finished: Finished, metrics: HostMetrics, moment: Moment) -> None:
+    def _training(
+        self, finished: Finished, metrics: HostMetrics, moment: Moment
+    ) -> dict[str, float]:
+        """Logs the training of an outer iteration; returns what callbacks are told of it."""
         run, num_seeds, iteration = self.run, self.run.config.num_seeds, finished.iteration
         speed = run.clock.lap(run.plan.steps_per_checkpoint) * num_seeds
         records = train_records(metrics, moment, num_seeds=num_seeds, steps_per_second=speed)
@@ -227,7 +237,7 @@ class Reporter:
             run.health, warnings = examine(run.health, metrics, run.setting)
             for text in warnings:
                 self._log_text("warning", text, moment)
-        self.call("on_iteration_end", iteration, _unprefixed(records[-1]))
+        return _unprefixed(records[-1])
 
     def _require_finite(
         self, iteration: int, metrics: HostMetrics, updates: int, moment: Moment
@@ -295,8 +305,6 @@ class Reporter:
         self.run.metrics |= records[-1].metrics
         if isinstance(extra, str):
             self._log_text("text", extra, moment)
-        if evaluation:
-            self.call("on_evaluation", pending.iteration, _at(moment, evaluation))
 
     def _examine(self, evaluation: Measurements, moment: Moment) -> None:
         """Warns if the most likely actions are far worse than sampled ones."""

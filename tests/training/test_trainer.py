@@ -923,6 +923,22 @@ def test_files_stay_together_wherever_the_process_goes(elsewhere, tiny, tmp_path
     assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["trainer"]["run_dir"] == "run"
 
 
+def test_rows_before_a_crash_in_a_callback_are_whole_after_the_resume(tiny, tmp_path):
+    def fail(trainer):
+        raise ZeroDivisionError
+
+    settings = {"run_dir": str(tmp_path / "run"), "checkpoint_every": 3}  # so that it is saved
+    failing = tiny.trainer(callbacks=[Diary({2: fail})], max_queued=1, **settings)
+    with failing as trainer, pytest.raises(ZeroDivisionError):
+        trainer.run(0)
+    assert steps(tmp_path / "run" / "checkpoints") == [0, 2]
+    with tiny.trainer(restore_checkpoint="auto", **settings) as trainer:
+        trainer.run(0)
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
+    for kind, expected in {"train": [32, 64, 96], "eval": [0, 32, 64, 96]}.items():
+        assert [row.env_steps for row in rows if row.kind == kind] == expected
+
+
 @pytest.mark.parametrize("method", ["close", "run", "init", "load_checkpoint"])
 def test_a_callback_cannot_end_or_replace_the_run_that_calls_it(method, tiny, tmp_path):
     arguments = {"run": [0], "init": [0], "load_checkpoint": [tmp_path / "run"]}.get(method, [])
