@@ -451,7 +451,8 @@ class Trainer:
     ) -> int:
         """Saves the current state, to the run's own checkpoints or to the directory `path`.
 
-        Returns the step of the checkpoint. Raises `ConfigError` without `path` within a callback.
+        Returns the step of the checkpoint. Raises `ConfigError` without `path` within a callback,
+        whose state may be ahead: the metrics in the checkpoint are those that were reported last.
         """
         self._run.require_state()
         files, iteration = self._open(), self.outer_iteration
