@@ -2,13 +2,13 @@
 that are on the host already.
 
 Each check warns once in a run, or in a phase of a curriculum, in plain words and with a cure. All
-of them are conservative: what they look for must last. Those of training need returns that have not
-risen, that of evaluations a difference beyond what a few episodes vary by.
+of them are conservative: what they look for must last. Most of those of training need returns that
+have not risen, that of evaluations a difference beyond what a few episodes vary by.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -79,6 +79,7 @@ class Signs:
     entropy: np.ndarray
     episodes: np.ndarray  # that ended
     avg_return: np.ndarray  # of those; NaN: none ended
+    gradient: np.ndarray  # sum of the norms of all gradients
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,7 +180,14 @@ def _signs(metrics: Mapping[str, np.ndarray], num_seeds: int) -> Signs:
         entropy=of("entropy"),
         episodes=episodes,
         avg_return=of("sum/episode_return") / np.where(episodes > 0, episodes, math.nan),
+        gradient=_gradient([of(name) for name in metrics if name.endswith("grad_norm")], num_seeds),
     )
+
+
+def _gradient(norms: Sequence[np.ndarray], num_seeds: int) -> np.ndarray:
+    """The sum of those that were measured."""
+    known = np.array([np.full(num_seeds, math.nan), *norms])
+    return np.where(np.isnan(known).all(0), math.nan, np.nansum(known, 0))
 
 
 def _known(before: tuple[float, ...], now: np.ndarray) -> np.ndarray:
@@ -293,7 +301,22 @@ def _tell_endless(whose: str, steps: int, setting: Setting) -> str:
     )
 
 
-# (d) most likely actions that throw away what was learned
+# (d) a loss that depends on no parameter
+
+
+def _is_constant(signs: Signs, health: Health, setting: Setting) -> np.ndarray:
+    return signs.gradient == 0  # to the bit: gradients that are merely small are none of this
+
+
+def _tell_constant(whose: str, steps: int, setting: Setting) -> str:
+    return (
+        f"{whose}no gradient has reached any parameter for {steps:,} environment steps (every"
+        " train/…grad_norm is exactly 0), so nothing is learned; look whether your loss depends on"
+        " the parameters it is given, with no jax.lax.stop_gradient around them"
+    )
+
+
+# (e) most likely actions that throw away what was learned
 
 
 def _is_missed(seen: Evaluated, health: Health, setting: Setting) -> np.ndarray:
@@ -339,6 +362,12 @@ TRAINING_CHECKS = (
         is_found=_is_endless,
         least_steps=lambda setting: max(LEAST_STEPS, _longest_episode(setting)),
         tell=_tell_endless,
+    ),
+    Check(
+        name="constant_loss",
+        is_found=_is_constant,
+        least_steps=lambda setting: LEAST_STEPS,
+        tell=_tell_constant,
     ),
 )
 EVALUATION_CHECKS = (

@@ -62,6 +62,20 @@ def when(table, setting=SETTING):
 
 
 @pytest.mark.fast
+def test_a_loss_that_depends_on_no_parameter_is_told():
+    well = {"explained_variance": 0.9, "returns": [-300.0 + i for i in range(10)]}
+    ((number, text),) = told(rows(grad_norm=0.0, **well))
+    assert number == 3 and "no gradient has reached any parameter for 30,000" in text
+    assert when(rows(critic_grad_norm=0.0, actor_grad_norm=math.nan, **well)) == [3]
+    assert when(rows(critic_grad_norm=1e-30, actor_grad_norm=0.0, **well)) == []
+    assert when(rows(grad_norm=math.nan, **well)) == []  # no update was due
+    assert when(rows(grad_norm=[0.0, 0.0, 1.0] * 4, **(well | {"returns": -300.0}))) == []
+    seeds = dataclasses.replace(SETTING, num_seeds=2)
+    ((_, text),) = told(rows(grad_norm=[np.array([1.0, 0.0])] * 10, **well), seeds)
+    assert text.startswith("seed 1: no gradient")
+
+
+@pytest.mark.fast
 def test_a_critic_that_explains_nothing_is_told_once_with_a_cure():
     ((number, text),) = told(rows())
     assert number == 3  # in a row, 30 % of the run
