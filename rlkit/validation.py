@@ -8,6 +8,7 @@ inside `jax.vmap`.
 import dataclasses
 import functools
 import json
+import os
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -30,12 +31,12 @@ PlainData = dict[str, Any]  # what YAML and JSON hold: numbers, text, lists and 
 
 
 def validate(config: C) -> C:
-    """Returns `config` if every field agrees with its annotation, with NumPy's numbers as Python's.
+    """Returns `config` if every field agrees with its annotation, as plain data where it can be.
 
-    So what counts with settings need not know NumPy's, which overflow. Each number of an array must
-    agree; those of a tracer are not known, and only floats may be tracers. Nested dataclasses are
-    checked too. Raises `ConfigError` naming the field, its limits and its value, or if `config` is
-    no config at all.
+    NumPy's and JAX's numbers become Python's, so that what counts with settings need not know those
+    that overflow; a `pathlib.Path` becomes text. Each number of an array must agree; those of a
+    tracer are not known, and only floats may be tracers. Nested dataclasses are checked too. Raises
+    `ConfigError` naming the field, its limits and its value, or if `config` is no config at all.
     """
     if isinstance(config, type):
         raise ConfigError(
@@ -52,7 +53,7 @@ def validate(config: C) -> C:
         if annotation == Unchecked:
             continue
         given = getattr(config, name)
-        value = _plain_numbers(given)
+        value = _plain(given)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = validate(value)
         elif isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
@@ -141,24 +142,35 @@ def require_known(name: str, value: object) -> None:
     )
 
 
-def _plain_numbers(value: Any) -> Any:
-    """The value with Python's numbers and lists in place of NumPy's; otherwise itself."""
-    if is_numpy(value):
+def _plain(value: Any) -> Any:
+    """The value with Python's numbers, lists and text in place of other libraries'; or itself.
+
+    JAX's arrays of several numbers and its tracers stay as they are.
+    """
+    if is_numpy(value) or (_is_jax(value) and value.shape == ()):
         return value.tolist()
-    if isinstance(value, tuple) and any(map(is_numpy, value)):
-        return tuple(map(_plain_numbers, value))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, tuple):
+        plain = tuple(map(_plain, value))
+        return plain if any(new is not old for new, old in zip(plain, value, strict=True)) else value
     return value
+
+
+def _is_jax(value: object) -> bool:
+    """Whether it is an array of JAX's, whose numbers are known (unlike those of a tracer)."""
+    return is_array(value) and type(value).__name__ == "ArrayImpl"
 
 
 def _known(value: Any) -> list[Any]:
     """The value, or the numbers of an array of JAX's; none of a tracer, which has none yet."""
     if not is_array(value):
         return [value]
-    return [] if _is_tracer(value) else value.__array__().ravel().tolist()
+    return value.__array__().ravel().tolist() if _is_jax(value) else []
 
 
 def _is_tracer(value: object) -> bool:
-    return is_array(value) and not is_numpy(value) and type(value).__name__ != "ArrayImpl"
+    return is_array(value) and not is_numpy(value) and not _is_jax(value)
 
 
 def _holds(annotation: Any, kind: type) -> bool:
@@ -203,7 +215,7 @@ def _from_plain(owner: str, name: str, annotation: object, value: object) -> Any
             " `field: value` lines"
         )
     try:  # JSON mode: lists become tuples, everything else is strict
-        text = json.dumps(as_whole(annotation, value))
+        text = json.dumps(as_whole(annotation, value), default=_plain_scalar)
         return _adapter(annotation).validate_json(text, strict=True)
     except TypeError:
         raise ConfigError(
@@ -241,4 +253,6 @@ def _is_list_for_tuple(details: Sequence[Mapping[str, Any]], given: object) -> b
 def _plain_scalar(value: Any) -> Any:
     if is_array(value):
         return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     raise TypeError(f"{value!r} cannot be converted to plain data")

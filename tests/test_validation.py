@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import pathlib
 import typing
 from typing import Annotated
 
@@ -19,10 +20,10 @@ from rlkit.algorithms.dqn import dqn
 from rlkit.algorithms.ppo import ppo
 from rlkit.algorithms.registry import algorithm_entry, list_algorithms, make_algorithm
 from rlkit.errors import ConfigError
-from rlkit.training.config import TrainerConfig
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, TrainerConfig
 from rlkit.training.curriculum import Phase
 from rlkit.training.from_config import build
-from rlkit.training.run_config import EnvConfig, RunConfig
+from rlkit.training.run_config import EnvConfig, RunConfig, load
 from rlkit.validation import field_annotations, from_dict, to_dict, validate
 
 pytestmark = pytest.mark.fast
@@ -185,6 +186,55 @@ def test_numpy_numbers_become_those_of_python():
     )
     with build(run) as trainer:
         assert {type(trainer.plan.num_checkpoints), type(trainer.config.total_steps)} == {int}
+
+
+def test_single_numbers_of_jax_become_those_of_python():
+    steps = validate(TrainerConfig(total_steps=jnp.int32(10), num_seeds=jnp.array(2)))
+    assert (steps.total_steps, steps.num_seeds) == (10, 2)
+    assert {type(steps.total_steps), type(steps.num_seeds)} == {int}
+    assert type(validate(PPOConfig(learning_rate=jnp.float32(0.5))).learning_rate) is float
+    assert type(validate(PPOConfig(learning_rate=np.array(0.5))).learning_rate) is float
+    sizes = validate(ActorCriticConfig(hidden_sizes=(jnp.int32(8), 4))).hidden_sizes
+    assert sizes == (8, 4) and type(sizes[0]) is int
+    assert type(Phase(steps=jnp.int32(10)).steps) is type(Phase(steps=np.int64(10)).steps) is int
+    with pytest.raises(ConfigError, match=r"TrainerConfig\.total_steps: .*, got -1$"):
+        validate(TrainerConfig(total_steps=jnp.int32(-1)))
+    several = validate(PPOConfig(learning_rate=jnp.array([1e-3, 1e-4])))
+    assert several.learning_rate.shape == (2,)  # one for each of several seeds
+
+
+def test_a_run_is_built_of_numbers_of_jax(tmp_path):
+    """Its sizes are computed before anything is traced, and written to config.yaml."""
+    run = RunConfig(
+        algorithm="dqn",
+        env=EnvConfig(id="gymnax/CartPole-v1", num_envs=jnp.int32(2)),
+        hyperparameters=DQNConfig(prefill_steps=jnp.int32(200), capacity=jnp.int32(2000)),
+        trainer=TrainerConfig(total_steps=jnp.int32(100_000), run_dir=tmp_path / "run"),
+    )
+    with build(run) as trainer:
+        assert trainer.plan.total_steps >= 100_000 and type(trainer.plan.prefill_steps) is int
+    written = load(tmp_path / "run" / "config.yaml")
+    assert (written.env.num_envs, written.hyperparameters.capacity) == (2, 2000)
+    assert written.trainer.run_dir == str(tmp_path / "run")
+
+
+def test_paths_become_text():
+    logs = LoggerConfig(jsonl=pathlib.Path("logs/a.jsonl"))
+    saved = CheckpointerConfig(directory=pathlib.PurePosixPath("saved"))
+    trainer = TrainerConfig(
+        run_dir=pathlib.Path("runs/a"),
+        warm_start=pathlib.Path("runs/b"),
+        logger_config=logs,
+        checkpointer_config=saved,
+    )
+    plain = validate(trainer)
+    assert (plain.run_dir, plain.warm_start) == ("runs/a", "runs/b")
+    assert plain.logger_config == LoggerConfig(jsonl="logs/a.jsonl")
+    assert plain.checkpointer_config == CheckpointerConfig(directory="saved")
+    assert from_dict(TrainerConfig, to_dict(trainer)) == plain
+    assert from_dict(TrainerConfig, {"run_dir": pathlib.Path("runs/a")}).run_dir == "runs/a"
+    with pytest.raises(ConfigError, match=r"TrainerConfig\.num_seeds: .* got 'runs/a'"):
+        validate(TrainerConfig(num_seeds=pathlib.Path("runs/a")))
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

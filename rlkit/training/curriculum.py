@@ -59,7 +59,8 @@ class Phase:
     """
 
     def __post_init__(self) -> None:
-        validate(self)
+        for name, value in vars(validate(self)).items():  # with Python's numbers
+            object.__setattr__(self, name, value)
         require(
             self.num_steps is None or "num_steps" not in self.hyperparameters,
             "num_steps of a phase is set twice",

@@ -42,6 +42,7 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
     `trainer.run(config.seed)` runs it, and closing it closes its environments. Opens the run
     directory. Raises `RlkitError`, also if the directory cannot be used; nothing is left open then.
     """
+    config = validation.validate(config)
     env, agent, algorithm = make_parts(config)
     with contextlib.ExitStack() as undo:
         undo.callback(env.close)
@@ -60,6 +61,7 @@ def check_parts(config: run_config.RunConfig) -> None:
 
     So too if an evaluation might never end. Compiles nothing and opens no files.
     """
+    config = validation.validate(config)
     env, agent, algorithm = make_parts(config)
     with contextlib.ExitStack() as undo:
         undo.callback(env.close)
@@ -72,6 +74,7 @@ def check_parts(config: run_config.RunConfig) -> None:
 
 def plan_run(config: run_config.RunConfig) -> Plan:
     """The size of the run. Raises what building it would, as far as that shows."""
+    config = validation.validate(config)
     env, agent, algorithm = make_parts(config)
     with contextlib.closing(env):
         plan = _plan(env, agent, algorithm, config)

@@ -160,7 +160,7 @@ def from_dict(values: object) -> SweepConfig:
 
 
 def check(config: SweepConfig) -> SweepConfig:
-    """The sweep, whose own settings are valid. Raises `ConfigError`."""
+    """The sweep, whose own settings are valid, with Python's numbers. Raises `ConfigError`."""
     annotations = validation.field_annotations(SweepConfig)
     own = {
         name: getattr(config, name) for name in annotations if name not in ("run", "grid", "random")
@@ -168,8 +168,8 @@ def check(config: SweepConfig) -> SweepConfig:
     kind = dataclasses.make_dataclass(
         "SweepConfig", [(name, annotations[name]) for name in own], frozen=True, kw_only=True
     )
-    validation.validate(kind(**own))
-    validation.validate(config.run)
+    plain = vars(validation.validate(kind(**own)))
+    config = dataclasses.replace(config, run=validation.validate(config.run), **plain)
     _check_rankable(config.run.trainer)
     _check_search(config)
     if config.exploit_every is not None:

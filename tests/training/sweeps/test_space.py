@@ -1,9 +1,14 @@
 """What a sweep varies: read from text and plain data, drawn, and its mistakes."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
 from rlkit.errors import ConfigError
+from rlkit.training.config import TrainerConfig
+from rlkit.training.run_config import EnvConfig, RunConfig
+from rlkit.training.sweeps.config import SweepConfig, check
 from rlkit.training.sweeps.space import (
     Range,
     draw_trials,
@@ -135,3 +140,15 @@ def test_plain_data_gives_the_same_space_back():
     assert all(type(value) is float for value in plain["a"])
     space = {"a": (1, 2), "b": Range(low=0.1, high=1.0, log=True), "sizes": ((64, 64), (8,))}
     assert from_plain(to_plain(space), where="random") == space
+
+
+def test_settings_of_a_sweep_become_those_of_python():
+    run = RunConfig(
+        algorithm="ppo",
+        env=EnvConfig(id="gymnax/CartPole-v1"),
+        trainer=TrainerConfig(total_steps=np.int32(1000), warm_start=pathlib.Path("runs/a")),
+    )
+    grid = {"gamma": (0.9, 0.99)}
+    config = check(SweepConfig(run=run, grid=grid, halving=np.int64(2)))
+    assert type(config.halving) is type(config.run.trainer.total_steps) is int
+    assert config.run.trainer.warm_start == "runs/a" and config.grid == grid
