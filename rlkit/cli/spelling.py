@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
-from rlkit.errors import did_you_mean
+from rlkit.errors import did_you_mean, require
 from rlkit.validation import field_annotations
 from rlkit.whole_numbers import in_digits, kinds
 
@@ -112,7 +112,8 @@ def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     """`arguments` with values as the flags of `kind` take them.
 
     `--total-steps 1e5` and `100k` become 100000, `--double True` becomes `--double`, `--wandb`
-    alone is online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`.
+    alone is online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`. Raises
+    `ConfigError` for a list that does not end, or does not begin.
     """
     known = flag_types(kind)
     rest, found = list(arguments), []
@@ -161,9 +162,21 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
     if tuple in allowed:
         is_list = len(values) == 1 and values[0][:1] in "[("
         if is_list or ({int, float} & allowed and any("," in value for value in values)):
-            words = re.split(r"\s*,\s*|\s+", " ".join(values).strip("[]() "))
-            values = [word.strip("'\"") for word in words if word]
+            values = _listed(flag, " ".join(values).strip())
     if int in allowed and float not in allowed:
         converted = len(values) if tuple in allowed else 1  # the others belong to the command
         values = [*map(in_digits, values[:converted]), *values[converted:]]
     return [flag, *values]
+
+
+def _listed(flag: str, text: str) -> list[str]:
+    """The words of a list such as [64,64]. Raises `ConfigError` if a bracket has no partner."""
+    first, last = text[:1], text[-1:]
+    words = re.split(r"\s*,\s*|\s+", text.strip("[]() "))
+    found = [word.strip("'\"") for word in words if word]
+    require(
+        first + last in ("[]", "()") or not {first, last} & set("[]()"),
+        f"{flag} {text} is only a part of a list",
+        f"write {' '.join([flag, *found])}, or the whole list without spaces: {flag}=[...]",
+    )
+    return found

@@ -15,6 +15,7 @@ from rlkit.cli.plot import PlotFlags
 from rlkit.cli.resume import ResumeFlags
 from rlkit.cli.spelling import OTHER_COMMANDS, OTHER_NAMES, advice, usual_form
 from rlkit.cli.train_flags import RunFlags
+from rlkit.errors import ConfigError
 from rlkit.training.config import TrainerConfig
 
 pytestmark = pytest.mark.fast
@@ -69,6 +70,8 @@ def parsed(*arguments):
         ("--hidden-sizes 8 9", "network", "hidden_sizes", (8, 9)),
         ("--hidden-sizes 8,9", "network", "hidden_sizes", (8, 9)),
         ("--hidden_sizes=[8,9]", "network", "hidden_sizes", (8, 9)),
+        ("--hidden-sizes [ 8, 9 ]", "network", "hidden_sizes", (8, 9)),
+        ("--hidden-sizes=(8,9,)", "network", "hidden_sizes", (8, 9)),
         ("--restore-checkpoint latest", "trainer", "restore_checkpoint", "latest"),
         ("--run-dir 1e5", "trainer", "run_dir", "1e5"),
     ],
@@ -87,6 +90,16 @@ def test_flags_and_positions_keep_their_order():
     assert usual_form(EvaluateFlags, typed) == typed
     typed = ["--save-replay", "yes", "runs/mine"]
     assert usual_form(ResumeFlags, typed) == ["--save-replay", "True", "runs/mine"]
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["--hidden_sizes=[64,", "--hidden-sizes [64, 64", "--hidden-sizes=64,64]", "--hidden-sizes=(64]"],
+)
+def test_a_list_without_its_end_or_beginning_is_refused(typed):
+    with pytest.raises(ConfigError, match=r"only a part of a list; write --hidden-sizes 64") as error:
+        parsed(*typed.split())
+    assert typed.partition("sizes")[2][1:] in str(error.value)
 
 
 @pytest.mark.parametrize(
