@@ -24,7 +24,8 @@ from rlkit.cli.running import StopSignals, pin_threads
 from rlkit.envs.registry import is_class_id
 from rlkit.errors import RlkitError, require
 from rlkit.training.directories import is_address
-from rlkit.training.sweeps.config import SweepConfig, check
+from rlkit.training.run_config import RunConfig
+from rlkit.training.sweeps.config import SweepConfig, check, check_shard
 from rlkit.training.sweeps.directory import holds_sweep, read_sweep
 from rlkit.training.sweeps.space import parse_grid, parse_random
 from rlkit.training.sweeps.stores.store import open_store
@@ -167,7 +168,11 @@ def run(arguments: Sequence[str]) -> int:
         _check_wandb_sweep(asked, chosen.where, of_training)
     if chosen.run.dry_run:
         own_env.register(typed_env(names))
-        check_parts(config.trial(trials[0]) if trials else config.run)
+        trial = config.trial(trials[0]) if trials else config.run
+        if asked.wandb_sweep is None:
+            check_shard(config)
+            trial = _with_other_trials(trial)
+        check_parts(trial)
         for index, changes in enumerate(trials):
             print(f"{index:03d}  " + "  ".join(f"{name}={x}" for name, x in changes.items()))
         if asked.search == "optuna":
@@ -188,6 +193,13 @@ def run(arguments: Sequence[str]) -> int:
     )
     own_env.register(typed_env(names))
     return _train(config, directory, chosen.where, typed_env(names))
+
+
+def _with_other_trials(trial: RunConfig) -> RunConfig:
+    """The trial on as many devices as its own seeds fill: those of all trials share the devices."""
+    from rlkit.training.sweeps.shapes import with_equal_shares
+
+    return dataclasses.replace(trial, trainer=with_equal_shares(trial.trainer))
 
 
 def _check_wandb_sweep(asked: SweepFlags, where: LauncherFlags, of_training: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
-from rlkit.training.compile.devices import Devices
+from rlkit.training.compile.devices import imagined_devices
 from rlkit.training.config import CheckpointerConfig, Plan, Shard, TrainerConfig
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
@@ -85,25 +85,25 @@ def plan_run(config: run_config.RunConfig) -> Plan:
 def _plan(
     env: EnvAdapter, agent: Agent, algorithm: Algorithm, config: run_config.RunConfig
 ) -> Plan:
-    if config.curriculum is None and not _divides_envs(config.trainer):
+    # Those that share seeds are the concern of who trains it: a sweep, with those of other trials.
+    divides_envs = config.trainer.devices > 1 and config.trainer.shard == "data"
+    if config.curriculum is None and not divides_envs:
         return plan_of(config.trainer, algorithm, env)[1]
     parts = _run_parts(env, agent, algorithm, config)
     for own in parts.own_envs:
         own.close()
-    _require_shares(parts, config.trainer)
+    if divides_envs:
+        _require_shares(parts, config.trainer)
     return parts.plan
-
-
-def _divides_envs(trainer: TrainerConfig) -> bool:
-    """Whether all of the devices share the environments of each seed."""
-    return trainer.devices > 1 and trainer.shard == "data"
 
 
 def _require_shares(parts: RunParts, trainer: TrainerConfig) -> None:
     """Raises `ConfigError` for what the devices, which need not be here, cannot share equally."""
-    if _divides_envs(trainer):
-        for phase in parts.phases or (parts,):
-            share_of(phase.module, Devices.imagined(trainer.devices))
+    if trainer.devices == 1:
+        return
+    devices = imagined_devices(trainer.devices, trainer.shard, trainer.num_seeds)
+    for phase in parts.phases or (parts,):
+        share_of(phase.module, devices)
 
 
 def _run_parts(

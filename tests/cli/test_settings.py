@@ -275,6 +275,16 @@ def test_a_dry_run_takes_each_cure_for_a_missing_time_limit(more, endless, capsy
             "num_envs=6 cannot be divided among 4 devices; use 1 or 2 or 3 devices, or num_envs=4",
         ),
         (
+            ["ppo", "probe/Counter", *"--total-steps 2e4 --num-seeds 3".split()]
+            + "--devices 2 --shard seeds".split(),
+            "3 seeds cannot be divided among 2 devices; use 1 device, 4 seeds, or shard='data'",
+        ),
+        (
+            ["ppo", "probe/Counter", *"--total-steps 2e4 --num-seeds 2 --num-envs 3".split()]
+            + "--devices 4 --shard both".split(),
+            "num_envs=3 cannot be divided among 2 devices",
+        ),
+        (
             ["ppo", "gymnax/Acrobot-v1", "--preset", "mine.yaml"],
             "--preset takes the environment of a preset, got the file mine.yaml; use --config mine",
         ),

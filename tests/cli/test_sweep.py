@@ -45,6 +45,19 @@ def test_a_dry_run_refuses_what_would_not_train(capsys):
     asked = ["--grid", "gamma=0.9,0.99", "--total-steps", "1e6", "--dry-run"]
     told = said(capsys, "sweep", "dqn", "gymnax/Pendulum-v1", *asked, code=2)
     assert "a Q-network needs Discrete actions, got Box" in told
+    both = ["--devices", "2", "--shard", "both"]
+    told = said(capsys, *NAMES, *asked, *both, code=2)
+    assert 'shard="both" divides a program of several trials otherwise' in told
+
+
+@pytest.mark.fast
+def test_a_dry_run_knows_that_devices_share_the_seeds_of_all_trials(capsys):
+    """In a run of its own, a trial of one seed could not be divided among two."""
+    asked = ["--grid", "gamma=0.9,0.99", "--total-steps", "64", "--devices", "2"]
+    seeds = ["--shard", "seeds", "--dry-run"]
+    assert said(capsys, *NAMES, *asked, *seeds).count("gamma=") == 2
+    agents = ["--wandb-sweep", "agents.yaml"]  # which train each trial in a run of its own
+    assert "1 seed cannot be divided" in said(capsys, *NAMES, *asked, *seeds, *agents, code=2)
 
 
 @pytest.mark.fast

@@ -214,14 +214,31 @@ def devices_of_run(
         return None
     else:
         devices = Devices(_mesh(num_devices, shard, num_seeds))
-    shares = devices.of_seeds
+    _require_equal_shares(num_seeds, devices.of_seeds)
+    return devices
+
+
+def imagined_devices(num_devices: int, shard: Shard, num_seeds: int) -> Devices:
+    """The devices for each seed that a run asks for, which need not be here.
+
+    Raises `ConfigError` if the seeds cannot be divided equally.
+    """
+    of_seeds = _shares_of_seeds(num_devices, shard, num_seeds)
+    _require_equal_shares(num_seeds, of_seeds)
+    return Devices.imagined(num_devices // of_seeds)
+
+
+def _shares_of_seeds(num_devices: int, shard: Shard, num_seeds: int) -> int:
+    return {"data": 1, "seeds": num_devices, "both": math.gcd(num_devices, num_seeds)}[shard]
+
+
+def _require_equal_shares(num_seeds: int, shares: int) -> None:
     counts = divisors(num_seeds, shares)
     require(
         num_seeds % shares == 0,
         f"{num_seeds} seed{'s' * (num_seeds > 1)} cannot be divided among {shares} devices",
         f"use {counts}, {-(-num_seeds // shares) * shares} seeds, or shard='data'",
     )
-    return devices
 
 
 def divisors(size: int, most: int) -> str:
@@ -254,7 +271,7 @@ def _mesh(num_devices: int, shard: Shard, num_seeds: int) -> Mesh:
         f"devices={num_devices}, but JAX finds {len(known)} ({platform})",
         cure,
     )
-    of_seeds = {"data": 1, "seeds": num_devices, "both": math.gcd(num_devices, num_seeds)}[shard]
+    of_seeds = _shares_of_seeds(num_devices, shard, num_seeds)
     # Of the devices of a TPU, JAX finds the order in which neighbours are connected.
     return jax.make_mesh(
         (of_seeds, num_devices // of_seeds),

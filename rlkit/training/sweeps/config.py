@@ -184,6 +184,18 @@ def check(config: SweepConfig) -> SweepConfig:
     return config
 
 
+def check_shard(config: SweepConfig) -> None:
+    """Raises `ConfigError` if devices share what one program trains otherwise than single trials.
+
+    For trials that rlkit trains together; an agent of W&B trains each alone.
+    """
+    require(
+        config.run.trainer.shard != "both",
+        'shard="both" divides a program of several trials otherwise than a trial alone',
+        'use shard="seeds", which gives each device other trials, or "data"',
+    )
+
+
 def _check_rankable(trainer: TrainerConfig) -> None:
     """Raises `ConfigError` for settings by which a trial leaves no score, or no state to go on."""
     logs, checkpoints = trainer.logger_config, trainer.checkpointer_config

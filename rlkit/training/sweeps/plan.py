@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rlkit.errors import RunDirectoryError, require
 from rlkit.training.from_config import plan_run
 from rlkit.training.run_config import RunConfig
-from rlkit.training.sweeps.config import SweepConfig
+from rlkit.training.sweeps.config import SweepConfig, check_shard
 from rlkit.training.sweeps.directory import SweepFiles
 from rlkit.training.sweeps.population import check_population
 from rlkit.training.sweeps.shapes import Group, group_trials, require_seed
@@ -96,11 +96,7 @@ def plan_trials(
         trial_config(config, each, first + index, name) for index, each in enumerate(changes)
     ]
     require_seed(configs[0])
-    require(
-        config.run.trainer.shard != "both",
-        'shard="both" divides a program of several trials otherwise than a trial alone',
-        'use shard="seeds", which gives each device other trials, or "data"',
-    )
+    check_shard(config)
     lengths = [plan_run(each).num_checkpoints for each in configs]
     may_join = not config.run.trainer.deterministic
     groups = group_trials(configs, changes, may_join=may_join, most=config.group_size)

@@ -11,6 +11,7 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.registry import make_algorithm
 from rlkit.errors import ConfigError, require
 from rlkit.training import run_config
+from rlkit.training.config import TrainerConfig
 from rlkit.training.core import swept_module
 from rlkit.training.core.module import RLModule
 from rlkit.training.core.swept_module import SweptModule
@@ -172,6 +173,19 @@ def _check_fits(parts: RunParts, num_seeds: int, available: int | None) -> None:
         seeds_at_once=num_seeds,
         replay_bytes=replay_bytes,
         available=available,
+    )
+
+
+def with_equal_shares(config: TrainerConfig) -> TrainerConfig:
+    """The settings with as many devices as can have equal shares of the seeds, if they share them.
+
+    How many seeds a program trains changes from rung to rung.
+    """
+    if config.shard == "data":
+        return config
+    counts = range(config.devices, 0, -1)
+    return dataclasses.replace(
+        config, devices=next(count for count in counts if config.num_seeds % count == 0)
     )
 
 

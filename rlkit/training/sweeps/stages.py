@@ -13,7 +13,7 @@ import numpy as np
 
 from rlkit.training.callbacks import Callback, RunView
 from rlkit.training.compile.aot_compile import Compiler
-from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan
 from rlkit.training.files.checkpointer import holds_checkpoints
 from rlkit.training.from_config import build
 from rlkit.training.logs.announcements import announcement
@@ -25,7 +25,7 @@ from rlkit.training.run_progress import RunProgress
 from rlkit.training.sweeps.joint_records import logged_records
 from rlkit.training.sweeps.launchers.protocol import Say, Watch
 from rlkit.training.sweeps.population import Population
-from rlkit.training.sweeps.shapes import joint_parts, require_seed
+from rlkit.training.sweeps.shapes import joint_parts, require_seed, with_equal_shares
 from rlkit.training.trainer import Trainer
 from rlkit.types import Key, Measurements, PyTree
 from rlkit.validation import PlainData
@@ -227,19 +227,6 @@ def write_trial(
         trainer.take_over(own_state(trained.state, lanes), progress, [start, *kept])
         is_whole = progress.outer_iteration >= plan.num_checkpoints
         trainer.conclude(None if is_whole else "the sweep kept others")
-
-
-def with_equal_shares(config: TrainerConfig) -> TrainerConfig:
-    """The settings with as many devices as can have equal shares of the seeds, if they share them.
-
-    How many seeds a program trains changes from rung to rung.
-    """
-    if config.shard == "data":
-        return config
-    counts = range(config.devices, 0, -1)
-    return dataclasses.replace(
-        config, devices=next(count for count in counts if config.num_seeds % count == 0)
-    )
 
 
 def own_state(state: PyTree, lanes: range | Sequence[int]) -> PyTree:
