@@ -78,6 +78,15 @@ def device_memory(devices: Devices | None = None) -> int | None:
     return sum(known) if len(known) == len(limits) else None
 
 
+def memory_of_several(count: int) -> int | None:
+    """Bytes of memory of so many devices like JAX's default one, or None; they need not be here.
+
+    Several that divide a CPU share its memory.
+    """
+    one, is_cpu = device_memory(), jax.local_devices()[0].platform == "cpu"
+    return one if one is None or is_cpu else count * one
+
+
 def cgroup_limit(groups: pathlib.Path = CGROUPS, own: pathlib.Path = OWN_CGROUPS) -> int | None:
     """The smallest memory limit of this process's control groups, in bytes, or None.
 

@@ -1,6 +1,7 @@
 """Which trials of a sweep can share a program, and how many of them fit into memory at once."""
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from rlkit.training.core import swept_module
 from rlkit.training.core.module import RLModule
 from rlkit.training.core.swept_module import SweptModule
 from rlkit.training.files.memory_size import check_memory
-from rlkit.training.files.replay_size import check_replay, device_memory
+from rlkit.training.files.replay_size import check_replay, memory_of_several
 from rlkit.training.from_config import make_parts
 from rlkit.training.run_config import RunConfig
 from rlkit.training.run_parts import RunParts, parts_from_env, with_settings
@@ -62,8 +63,8 @@ def group_trials(
         if not traced or len(members) == 1 or not _is_jittable(configs[members[0]]):
             groups += [Group(trials=(index,)) for index in members]
             continue
-        fit = _most_at_once([configs[index] for index in members], traced)
-        parts = np.array_split(members, -(-len(members) // min(fit, most or fit)))
+        num_groups = _num_groups([configs[index] for index in members], traced, most)
+        parts = np.array_split(members, num_groups)
         groups += [Group(trials=tuple(part.tolist()), traced=traced) for part in parts]
     return groups
 
@@ -143,28 +144,35 @@ def _shape(config: RunConfig, traced: Sequence[str]) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _most_at_once(configs: Sequence[RunConfig], traced: Sequence[str]) -> int:
-    """How many of the trials may be trained together. Raises `ConfigError` if none may."""
-    parts, num_seeds = joint_parts(configs[:1], traced), configs[0].trainer.num_seeds
-    available = device_memory()
+def _num_groups(configs: Sequence[RunConfig], traced: Sequence[str], most: int | None) -> int:
+    """How many programs train the trials, at least. Raises `ConfigError` if one alone is too large.
+
+    Their sizes differ by one at most. How many devices have equal shares depends on the size.
+    """
+    parts, trainer, count = joint_parts(configs[:1], traced), configs[0].trainer, len(configs)
+
+    @functools.cache
+    def fits(size: int) -> bool:
+        try:
+            _check_fits(parts, trainer, size, SHARE)
+        except ConfigError:
+            return False
+        return most is None or size <= most
+
     try:
-        low, high = 1, len(configs)
-        _check_fits(parts, num_seeds, available)
-        while low < high:
-            middle = (low + high + 1) // 2
-            try:
-                _check_fits(parts, middle * num_seeds, available and int(available * SHARE))
-                low = middle
-            except ConfigError:
-                high = middle - 1
-        return low
+        _check_fits(parts, trainer, 1)
+        numbers = range(1, count)
+        return next((x for x in numbers if fits(-(-count // x)) and fits(count // x)), count)
     finally:
         for env in parts.own_envs:
             env.close()
 
 
-def _check_fits(parts: RunParts, num_seeds: int, available: int | None) -> None:
-    """Raises `ConfigError` unless so many seeds fit into `available` bytes."""
+def _check_fits(parts: RunParts, trainer: TrainerConfig, size: int, share: float = 1.0) -> None:
+    """Raises `ConfigError` unless so many trials fit into a share of the memory of the devices."""
+    trainer = with_equal_shares(dataclasses.replace(trainer, num_seeds=size * trainer.num_seeds))
+    memory, num_seeds = memory_of_several(trainer.devices), trainer.num_seeds
+    available = None if memory is None else int(memory * share)
     replay_bytes = check_replay(parts.module, num_seeds, available)
     check_memory(
         parts.module,
@@ -173,6 +181,7 @@ def _check_fits(parts: RunParts, num_seeds: int, available: int | None) -> None:
         seeds_at_once=num_seeds,
         replay_bytes=replay_bytes,
         available=available,
+        copies=trainer.devices if trainer.shard == "data" else 1,
     )
 
 

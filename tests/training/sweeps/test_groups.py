@@ -120,7 +120,7 @@ def test_the_next_batch_of_optuna_is_planned_when_the_last_one_is_trained(sweeps
 def test_the_plan_is_that_of_the_machine_that_made_it(sweeps, monkeypatch):
     """Another one may have less memory: its groups would be others."""
     files = begun(sweeps, sweeps.config(grid=RATES))
-    monkeypatch.setattr(shapes, "_most_at_once", lambda configs, traced: 1)
+    monkeypatch.setattr(shapes, "_num_groups", lambda configs, traced, most: len(configs))
     plan_batch(files.place)
     assert firsts(files) == [0]
 

@@ -1,5 +1,7 @@
 """Sweeps end to end: a trial is its own run, whatever else is trained beside it."""
 
+import bisect
+import contextlib
 import dataclasses
 import json
 
@@ -174,25 +176,50 @@ def test_one_program_trains_all_trials_of_a_shape(sweeps):
 
 def test_trials_that_do_not_fit_into_memory_are_split(sweeps, monkeypatch):
     config = sweeps.config("dqn", grid={"learning_rate": tuple(np.linspace(1e-3, 1e-2, 10))})
-    changes = config.trial_settings()
-    configs = [config.trial(each) for each in changes]
-    parts = shapes.joint_parts(configs[:1], ("learning_rate",))
-    one = next(size for size in range(1000, 10**7, 1000) if _fits(parts, 1, size))
-    monkeypatch.setattr(shapes, "device_memory", lambda: int(one * 4 / shapes.SHARE))
-    groups = group_trials(configs, changes)
-    assert [len(group.trials) for group in groups] == [4, 3, 3]
-    assert sum((group.trials for group in groups), ()) == tuple(range(10))
-    monkeypatch.setattr(shapes, "device_memory", lambda: one // 2)
+    one = needed(config, monkeypatch)
+    assert sizes(config, one * 4, monkeypatch) == [4, 3, 3]
+    assert sizes(config, one, monkeypatch) == [1] * 10
     with pytest.raises(ConfigError, match="memory"):
-        group_trials(configs, changes)
+        sizes(config, one // 4, monkeypatch)
 
 
-def _fits(parts, num_seeds, size):
-    try:
-        shapes._check_fits(parts, num_seeds, size)
-    except ConfigError:
+def test_devices_have_their_memory_together(sweeps, monkeypatch):
+    rates = {"learning_rate": (1e-3, 1e-2)}
+    one = needed(sweeps.config("dqn", grid=rates), monkeypatch)
+    for shard, available in (("seeds", one), ("data", one * 1.5)):  # with the networks on both
+        asked = {"grid": rates, "devices": 2, "shard": shard}
+        assert sizes(sweeps.config("dqn", **asked), available, monkeypatch) == [2]
+        large = sweeps.config("dqn", **asked, num_seeds=2)
+        assert sizes(large, available / 2, monkeypatch) == [1, 1]
+    odd = sweeps.config("dqn", grid={"learning_rate": (1e-3, 3e-3, 1e-2)})
+    odd = dataclasses.replace(odd, run=sweeps.run_config("dqn", devices=2, shard="seeds"))
+    assert sizes(odd, one * 2, monkeypatch) == [2, 1]  # one device would train all three
+
+
+def needed(config, monkeypatch):
+    """Bytes that one trial needs, to the next thousand."""
+    trial = config.trial(config.trial_settings()[0])
+    parts = shapes.joint_parts([trial], ("learning_rate",))
+
+    def is_enough(memory):
+        monkeypatch.setattr(shapes, "memory_of_several", lambda count: memory)
+        with contextlib.suppress(ConfigError):
+            shapes._check_fits(parts, trial.trainer, 1)
+            return True
         return False
-    return True
+
+    sizes = range(0, 10**7, 1000)
+    return sizes[bisect.bisect_left(sizes, True, key=is_enough)]
+
+
+def sizes(config, available, monkeypatch):
+    """The sizes of the groups, on devices that each have so much memory for a sweep."""
+    memory = int(available / shapes.SHARE)
+    monkeypatch.setattr(shapes, "memory_of_several", lambda count: count * memory)
+    changes = config.trial_settings()
+    groups = group_trials([config.trial(each) for each in changes], changes)
+    assert sum((group.trials for group in groups), ()) == tuple(range(len(changes)))
+    return [len(group.trials) for group in groups]
 
 
 @pytest.mark.full
