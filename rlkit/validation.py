@@ -153,7 +153,8 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, tuple):
         plain = tuple(map(_plain, value))
-        return plain if any(new is not old for new, old in zip(plain, value, strict=True)) else value
+        is_same = all(new is old for new, old in zip(plain, value, strict=True))
+        return value if is_same else plain
     return value
 
 

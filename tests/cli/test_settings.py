@@ -256,6 +256,9 @@ def test_a_dry_run_takes_each_cure_for_a_missing_time_limit(more, endless, capsy
     assert "id: endless:Endless" in capsys.readouterr().out
 
 
+COUNTER = ["ppo", "probe/Counter", "--total-steps", "2e4"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -271,17 +274,15 @@ def test_a_dry_run_takes_each_cure_for_a_missing_time_limit(more, endless, capsy
         (["ppo", "probe/Counter"], "the length of training is not set; add for example --total-st"),
         (["dqn", "gymnax/Acrobot-v1", "--total-steps", "1e4"], "does not exceed the 10000 random"),
         (
-            ["ppo", "probe/Counter", "--total-steps", "2e4", "--num-envs", "6", "--devices", "4"],
+            [*COUNTER, "--num-envs", "6", "--devices", "4"],
             "num_envs=6 cannot be divided among 4 devices; use 1 or 2 or 3 devices, or num_envs=4",
         ),
         (
-            ["ppo", "probe/Counter", *"--total-steps 2e4 --num-seeds 3".split()]
-            + "--devices 2 --shard seeds".split(),
+            [*COUNTER, "--num-seeds", "3", "--devices", "2", "--shard", "seeds"],
             "3 seeds cannot be divided among 2 devices; use 1 device, 4 seeds, or shard='data'",
         ),
         (
-            ["ppo", "probe/Counter", *"--total-steps 2e4 --num-seeds 2 --num-envs 3".split()]
-            + "--devices 4 --shard both".split(),
+            [*COUNTER, "--num-seeds", "2", "--num-envs", "3", "--devices", "4", "--shard", "both"],
             "num_envs=3 cannot be divided among 2 devices",
         ),
         (

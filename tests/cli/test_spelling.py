@@ -94,10 +94,16 @@ def test_flags_and_positions_keep_their_order():
 
 @pytest.mark.parametrize(
     "typed",
-    ["--hidden_sizes=[64,", "--hidden-sizes [64, 64", "--hidden-sizes=64,64]", "--hidden-sizes=(64]"],
+    [
+        "--hidden_sizes=[64,",
+        "--hidden-sizes [64, 64",
+        "--hidden-sizes=64,64]",
+        "--hidden-sizes=(64]",
+    ],
 )
 def test_a_list_without_its_end_or_beginning_is_refused(typed):
-    with pytest.raises(ConfigError, match=r"only a part of a list; write --hidden-sizes 64") as error:
+    said = "only a part of a list; write --hidden-sizes 64"
+    with pytest.raises(ConfigError, match=said) as error:
         parsed(*typed.split())
     assert typed.partition("sizes")[2][1:] in str(error.value)
 
