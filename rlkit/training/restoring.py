@@ -332,8 +332,17 @@ def _read_run(
 def _shape_of(run: Run, metadata: CheckpointMetadata) -> PyTree:
     """The shapes of the state in a checkpoint: those of the phase that trained last.
 
-    Raises `CheckpointError` if its run had another curriculum, or only one of the two has any.
+    Raises `CheckpointError` if its run had another number of seeds or another curriculum, or only
+    one of the two has any.
     """
+    here, saved = run.config.num_seeds, metadata.num_seeds
+    require(
+        here == saved,
+        f"the checkpoint is of a run with {_counted(saved, 'seed')}, this one has {here}",
+        f"use num_seeds={saved} (--num-seeds {saved}), or start all seeds from its policy:"
+        " warm_start, or --warm-start RUN_DIR",
+        CheckpointError,
+    )
     own, theirs = len(run.plan.phases), len(metadata.plan.phases)
 
     def named(count: int) -> str:
@@ -402,7 +411,11 @@ def _on_these_devices(run: Run, restored: RestoredRun, *, accepted: bool) -> Res
 
 
 def _place(devices: int, processes: int) -> str:
-    return f"{devices} device{'s' * (devices > 1)}{_in_processes(processes)}"
+    return f"{_counted(devices, 'device')}{_in_processes(processes)}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count > 1)}"
 
 
 def _in_processes(count: int) -> str:

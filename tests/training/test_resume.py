@@ -637,9 +637,8 @@ def test_another_number_of_seeds_does_not_load(tiny, make, tmp_path):
     with make(tmp_path / "run") as trainer:
         trainer.run(0)
     two = tiny.trainer(num_seeds=2)
-    with pytest.raises(
-        CheckpointError, match=r"does not match.*use the settings that it was saved with"
-    ):
+    said = r"is of a run with 1 seed, this one has 2; use num_seeds=1 \(--num-seeds 1\), or start all"
+    with pytest.raises(CheckpointError, match=said):
         two.load_checkpoint(tmp_path / "run")
 
 
