@@ -13,7 +13,7 @@ import tyro
 from rlkit import validation
 from rlkit.cli import help
 from rlkit.cli.mistakes import sentence
-from rlkit.cli.spelling import advice, flag_types, usual_form
+from rlkit.cli.spelling import advice, flag_types, is_switch, usual_form
 from rlkit.errors import ConfigError, require, shown
 from rlkit.validation import PlainData
 
@@ -96,7 +96,7 @@ def validate(config: C, kind: type) -> C:
 def flags(kind: type) -> Iterator[str]:
     """The flags for the fields of `kind`."""
     for flag, annotation in flag_types(kind).items():
-        yield from (f"--{flag}", f"--no-{flag}") if annotation is bool else (f"--{flag}",)
+        yield from (f"--{flag}", f"--no-{flag}") if is_switch(annotation) else (f"--{flag}",)
 
 
 def peek(arguments: Sequence[str], flag: str) -> str | None:

@@ -63,6 +63,8 @@ class ResumeFlags:
     """
     accept_differences: bool = False
     """Continue although config.yaml was changed, or a deterministic run is on another machine."""
+    debug: bool | None = None
+    """Show a progress bar, in a terminal or a notebook; None: as when the run was started."""
     where: LauncherFlags = dataclasses.field(default_factory=LauncherFlags)
     """Where a sweep is trained."""
     env: str | None = None
@@ -154,6 +156,7 @@ def _reopen(chosen: ResumeFlags) -> "Trainer":
         save_replay=chosen.save_replay,
         devices=chosen.devices,
         shard=chosen.shard,
+        debug=chosen.debug,
         which=chosen.checkpoint,
         into=chosen.into,
         accept_differences=chosen.accept_differences,

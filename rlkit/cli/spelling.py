@@ -108,18 +108,29 @@ def flag_types(kind: type) -> dict[str, Any]:
     return found
 
 
+def is_switch(annotation: Any) -> bool:
+    """Whether its flag has two forms, as in --debug and --no-debug; it may also allow None."""
+    allowed = set(kinds(annotation))
+    return bool in allowed and allowed <= {bool, type(None)}
+
+
 def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     """`arguments` with values as the flags of `kind` take them.
 
-    `--total-steps 1e5` and `100k` become 100000, `--double True` becomes `--double`, `--wandb`
-    alone is online, and `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`. Raises
-    `ConfigError` for a list that does not end, or does not begin.
+    `--total-steps 1e5` and `100k` become 100000, `--double True` becomes `--double`,
+    `--no-save-replay` becomes `--save-replay False`, `--wandb` alone is online, and
+    `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`. Raises `ConfigError` for a
+    list that does not end, or does not begin.
     """
     known = flag_types(kind)
     rest, found = list(arguments), []
     while rest:
         typed, equals, value = rest.pop(0).partition("=")
         name = typed[2:].replace("_", "-")
+        opposite = name[3:] if typed.startswith("--no") and name[:3] == "no-" else ""
+        if not equals and is_switch(known.get(opposite)):
+            found += _usual(f"--{opposite}", known[opposite], ["no"])
+            continue
         if not typed.startswith("--") or name not in known:
             found.append(typed + equals + value)
             continue
@@ -150,7 +161,8 @@ def _until_flag(arguments: Sequence[str]) -> Iterator[str]:
 
 def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
     allowed = set(kinds(annotation))
-    if bool in allowed and allowed <= {bool, type(None)} and values:
+    if is_switch(annotation) and (values or annotation is not bool):
+        values = values or ["yes"]
         word = values[0].lower()
         if annotation is not bool:  # tyro wants a word where None is possible
             known = "True" if word in _YES else "False" if word in _NO else values[0]

@@ -163,6 +163,7 @@ def reopen(
     save_replay: bool | None = None,
     devices: int | None = None,
     shard: Shard | None = None,
+    debug: bool | None = None,
     which: Which = "latest",
     into: str | os.PathLike[str] | None = None,
     accept_differences: bool = False,
@@ -175,12 +176,12 @@ def reopen(
     the best or the latest. The old run stays as it is, and the new one records where it came from.
     Without, `which` must be the latest. A larger `total_steps` extends the run. `save_replay` says
     whether checkpoints hold the replay memory from now on, `devices` and `shard` how many devices
-    train and what they share; None: as before, but all devices of several processes. All other
-    settings stay as they were: if config.yaml was changed since the checkpoint was saved, that is
-    an error unless you `accept_differences`; so is another machine or version for a deterministic
-    run. Files that config.yaml names outside of the run directory are only used if they are listed
-    in `outside`: the directory may be somebody else's. Raises `RlkitError` if there is nothing to
-    resume.
+    train and what they share, `debug` whether there is a progress bar; None: as before, but all
+    devices of several processes. All other settings stay as they were: if config.yaml was changed
+    since the checkpoint was saved, that is an error unless you `accept_differences`; so is another
+    machine or version for a deterministic run. Files that config.yaml names outside of the run
+    directory are only used if they are listed in `outside`: the directory may be somebody else's.
+    Raises `RlkitError` if there is nothing to resume.
     """
     processes, changed = current(), []
     # Process 0 alone, since it will soon write the file.
@@ -215,7 +216,7 @@ def reopen(
         settings = dataclasses.replace(settings, checkpointer_config=checkpoints)
     if devices is None and processes.count > 1:
         devices = jax.device_count()  # of all of them, however many there were
-    changes = {"devices": devices, "shard": shard}
+    changes = {"devices": devices, "shard": shard, "debug": debug}
     given = {name: value for name, value in changes.items() if value is not None}
     settings = dataclasses.replace(settings, **given)
     if total_steps is not None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
-from rlkit.cli import train
+from rlkit.cli import resume, train
 from rlkit.cli.main import main
+from rlkit.training import from_config
 from rlkit.training.logs import schedule_plot
 
 TRAIN = ["train", "ppo", "gymnax/CartPole-v1"]
@@ -416,6 +417,18 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
 
 
 @pytest.mark.fast
+def test_switches_of_a_resumed_run_have_both_forms(monkeypatch):
+    asked = []
+    monkeypatch.setattr(from_config, "reopen", lambda run_dir, **changes: asked.append(changes))
+    monkeypatch.setattr(resume, "read_settings", lambda run_dir: {"env": {}, "trainer": {}})
+    monkeypatch.setattr(resume, "train_to_end", lambda make_trainer, **_: make_trainer() or 0)
+    for typed in (["--no-debug", "--no-save-replay"], ["--debug", "--save-replay"], []):
+        assert main(["resume", "run", *typed]) == 0
+    assert [each["debug"] for each in asked] == [False, True, None]
+    assert [each["save_replay"] for each in asked] == [False, True, None]
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -427,7 +440,7 @@ def test_the_check_of_a_directory_leaves_it_alone(started, tmp_path):
                 ["--num-checkpoints", "10"],
                 ["--wandb", "offline"],
                 ["--csv"],
-                ["--no-debug"],
+                ["--no-console"],
                 ["--seed", "3"],
                 ["--hidden-sizes", "8"],
             )

@@ -57,6 +57,10 @@ def parsed(*arguments):
         ("--no-debug", "trainer", "debug", False),
         ("--save-replay yes", "trainer", "checkpointer_config.save_replay", True),
         ("--save-replay=False", "trainer", "checkpointer_config.save_replay", False),
+        ("--save-replay", "trainer", "checkpointer_config.save_replay", True),
+        ("--no-save-replay", "trainer", "checkpointer_config.save_replay", False),
+        ("--no_save_replay --csv", "trainer", "checkpointer_config.save_replay", False),
+        ("--no-share-torso", "network", "share_torso", False),
         ("--wandb", "trainer", "logger_config.wandb", "online"),
         ("--wandb --eval-every 3", "trainer", "logger_config.wandb", "online"),
         ("--wandb offline", "trainer", "logger_config.wandb", "offline"),
@@ -90,6 +94,9 @@ def test_flags_and_positions_keep_their_order():
     assert usual_form(EvaluateFlags, typed) == typed
     typed = ["--save-replay", "yes", "runs/mine"]
     assert usual_form(ResumeFlags, typed) == ["--save-replay", "True", "runs/mine"]
+    typed = ["--no-save-replay", "s/no-debug", "--no-debug"]
+    usual = ["--save-replay", "False", "s/no-debug", "--debug", "False"]
+    assert usual_form(ResumeFlags, typed) == usual
 
 
 @pytest.mark.parametrize(

@@ -521,7 +521,8 @@ def test_a_step_named_to_reopen_is_the_latest(make, tmp_path):
     """And the run has no more outer iterations than before."""
     with make(tmp_path / "run", num_checkpoints=2) as trainer:
         trainer.run(0)
-    with reopen(tmp_path / "run", which=2) as again:
+    with reopen(tmp_path / "run", which=2, debug=True) as again:
+        assert again.config.debug and not trainer.config.debug
         assert again.run() == [] and again.outer_iteration == 2
     with pytest.raises(CheckpointError, match=r"1 is older than the latest, 2: .*into=new_dir"):
         reopen(tmp_path / "run", which=1)
@@ -637,7 +638,7 @@ def test_another_number_of_seeds_does_not_load(tiny, make, tmp_path):
     with make(tmp_path / "run") as trainer:
         trainer.run(0)
     two = tiny.trainer(num_seeds=2)
-    said = r"is of a run with 1 seed, this one has 2; use num_seeds=1 \(--num-seeds 1\), or start all"
+    said = r"is of a run with 1 seed, this one has 2; use num_seeds=1 \(--num-seeds 1\), or start"
     with pytest.raises(CheckpointError, match=said):
         two.load_checkpoint(tmp_path / "run")
 
