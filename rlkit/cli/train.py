@@ -83,11 +83,14 @@ def run(arguments: Sequence[str]) -> int:
         base.config, typed, command=command, stray=stray, processes=ProcessFlags()
     )
     check_settings(config, typed)
-    _check_warm_start(config.trainer)
+    source = config.trainer.warm_start if _starts_warm(config.trainer) else None
+    if source is not None:
+        run_config.read_settings(source)
     if chosen.run.dry_run:
         check_sizes(config)
         own_env.register(typed_env(names))
-        check_parts(config)
+        started = dataclasses.replace(config.trainer, warm_start=source)
+        check_parts(dataclasses.replace(config, trainer=started))
         if config.trainer.run_dir is not None:
             check_run_dir(config.trainer)
         names_alone = {"algorithm": config.algorithm, "agent": config.agent, "seed": 0}
@@ -114,13 +117,12 @@ def run(arguments: Sequence[str]) -> int:
     )
 
 
-def _check_warm_start(config: TrainerConfig) -> None:
-    """Raises errors about the source of a warm start, unless a checkpoint may be restored."""
+def _starts_warm(config: TrainerConfig) -> bool:
+    """Whether the run starts from another one's policy: no checkpoint of its own is restored."""
     run_dir, restores = config.run_dir, config.restore_checkpoint is not None
     if config.restore_checkpoint == "auto" and run_dir is not None:
         restores = os.path.isdir(config.checkpoint_directory(run_dir))
-    if config.warm_start is not None and not restores:
-        run_config.read_settings(config.warm_start)
+    return config.warm_start is not None and not restores
 
 
 def _build(config: RunConfig) -> "Trainer":

@@ -33,6 +33,7 @@ from rlkit.training.processes.group import current
 from rlkit.training.programs.shares import share_of
 from rlkit.training.restoring import continued_with, require_continuable
 from rlkit.training.run_parts import RunParts, parts_from_env, plan_of
+from rlkit.training.starting import check_warm_start
 from rlkit.training.trainer import Trainer
 
 
@@ -59,7 +60,8 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
 def check_parts(config: run_config.RunConfig) -> None:
     """Raises what `build` raises if environment, agent, algorithm and length do not fit together.
 
-    So too if an evaluation might never end. Compiles nothing and opens no files.
+    So too if an evaluation might never end, or the policy of `warm_start` does not fit. Compiles
+    nothing and writes no files.
     """
     config = validation.validate(config)
     env, agent, algorithm = make_parts(config)
@@ -70,6 +72,8 @@ def check_parts(config: run_config.RunConfig) -> None:
             undo.callback(own.close)
         _require_moving_target(config, parts.plan.total_steps)
         _require_shares(parts, config.trainer)
+        if config.trainer.warm_start is not None:
+            check_warm_start(parts, config.trainer.warm_start)
 
 
 def plan_run(config: run_config.RunConfig) -> Plan:

@@ -14,6 +14,7 @@ from rlkit.spaces import Space, leaves
 from rlkit.training.compile.placing import own_part
 from rlkit.training.core.module import RLModule, type_changes
 from rlkit.training.files.checkpoint_items import without_replay
+from rlkit.training.files.replay_size import policy_shape
 from rlkit.training.files.run_description import ACCEPT
 from rlkit.training.files.run_files import Path
 from rlkit.training.logs.loaded_run import algorithm_in, env_in
@@ -21,6 +22,7 @@ from rlkit.training.logs.metrics import exact_counts
 from rlkit.training.policy import Policy, load_policy
 from rlkit.training.run import Run, RunStart
 from rlkit.training.run_config import read_settings
+from rlkit.training.run_parts import RunParts
 from rlkit.types import LearnerState, Obs, PyTree, TrainState
 
 
@@ -73,10 +75,21 @@ def source_of(
         f"warm_start must be a policy or a run directory, got {warm_start!r}",
         "pass load_policy(run_dir), or the directory",
     )
+    assert isinstance(run.parts.module, RLModule)
     is_loaded = isinstance(warm_start, Policy)
-    policy = warm_start if is_loaded else _load(run, warm_start)
-    _require_policy_fits(run, policy)
+    policy = warm_start if is_loaded else _load(run.parts.module, warm_start)
+    _require_policy_fits(run.parts.module, policy)
     return Source(policy=policy, path=None if is_loaded else os.fspath(warm_start))
+
+
+def check_warm_start(parts: RunParts, path: Path) -> None:
+    """Raises what a run of these parts would raise that starts from the policy of a run directory.
+
+    Compiles nothing.
+    """
+    module = parts.module
+    assert isinstance(module, RLModule)
+    _require_policy_fits(module, _load(module, path))
 
 
 def begin_from(run: Run, source: Source, start: RunStart) -> None:
@@ -142,12 +155,11 @@ def _warm_start(run: Run, policy: Policy) -> None:
     run.state = run.state.replace(learner=learner)
 
 
-def _load(run: Run, path: Path) -> Policy:
-    """The policy of a run directory, for the run's environment and agent."""
-    assert isinstance(run.parts.module, RLModule)
+def _load(module: RLModule, path: Path) -> Policy:
+    """The policy of a run directory, for the environment and agent of `module`."""
     settings = read_settings(path)
     try:
-        return load_policy(path, env=run.parts.module.env, agent=run.parts.module.agent)
+        return load_policy(path, env=module.env, agent=module.agent)
     except CheckpointError as error:
         told = f"cannot start from the policy in {os.fspath(path)} ({_named(settings)})"
         first = str(error).partition(" does not match: ")[2].partition(";")[0]
@@ -181,19 +193,15 @@ def _require_state_fits(run: Run, state: PyTree) -> None:
     _require_fits("train_state", shape, state, "pass one that a Trainer of the same parts made")
 
 
-def _require_policy_fits(run: Run, policy: Policy) -> None:
-    learner = run.program.state_shape(run.compiler.keys(0)).learner
-    has_stats = policy.state.obs_stats is not None
+def _require_policy_fits(module: RLModule, policy: Policy) -> None:
+    own, has_stats = policy_shape(module), policy.state.obs_stats is not None
     require(
-        has_stats == (learner.obs_stats is not None),
+        has_stats == (own.obs_stats is not None),
         f"the policy was trained with normalize_observations={has_stats}",
         "set it to the same in the algorithm's config",
     )
-    own = learner.params
-    if run.config.num_seeds > 1:
-        own = jax.eval_shape(lambda: jax.tree.map(lambda x: jnp.empty(x.shape[1:], x.dtype), own))
     fix = "use the agent and the network that it was trained with"
-    _require_fits("the policy", own, policy.state.params, fix)
+    _require_fits("the policy", own.params, policy.state.params, fix)
 
 
 def _require_fits(what: str, wanted: PyTree, given: PyTree, fix: str) -> None:

@@ -12,6 +12,7 @@ from tiers import in_full
 
 from rlkit.agents.actor_critic import actor_critic
 from rlkit.agents.configs import ActorCriticConfig
+from rlkit.algorithms.configs import PPOConfig
 from rlkit.envs.jittable.vectorized import vectorize
 from rlkit.errors import (
     CheckpointError,
@@ -20,11 +21,12 @@ from rlkit.errors import (
     RlkitError,
     RunDirectoryError,
 )
-from rlkit.training.config import CheckpointerConfig
+from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.files.checkpoint_leaves import tree_digest
-from rlkit.training.from_config import reopen
+from rlkit.training.from_config import check_parts, reopen
 from rlkit.training.logs.records import read_records
 from rlkit.training.policy import load_policy
+from rlkit.training.run_config import EnvConfig, RunConfig
 
 
 def assert_equal(found, wanted):
@@ -172,6 +174,15 @@ def test_another_runs_policy_is_refused_by_name(tiny, tmp_path):
         with pytest.raises(CheckpointError, match=match):
             other.open(seed=0)
     assert not (tmp_path / "b").exists()
+    trainer = TrainerConfig(total_steps=20_000, warm_start=str(tmp_path / "a"))
+    dry = RunConfig(algorithm="dqn", env=EnvConfig(id="gymnax/CartPole-v1"), trainer=trainer)
+    with pytest.raises(CheckpointError, match=match):
+        check_parts(dry)
+    same = {"algorithm": "ppo", "agent": None, "network": ActorCriticConfig(hidden_sizes=(8,))}
+    check_parts(dataclasses.replace(dry, hyperparameters=PPOConfig(), **same))
+    normalizing = PPOConfig(normalize_observations=True)
+    with pytest.raises(ConfigError, match="trained with normalize_observations=False"):
+        check_parts(dataclasses.replace(dry, hyperparameters=normalizing, **same))
 
 
 @pytest.mark.full

@@ -26,7 +26,7 @@ def replay_bytes(module: Module, num_seeds: int) -> int:
     """Bytes of the replay memory of all seeds, 0 for a module without one; allocates nothing."""
     if not isinstance(module, RLModule) or module.algorithm.replay_buffer is None:
         return 0
-    return num_seeds * _memory_bytes(module.algorithm, module, _policy_shape(module))
+    return num_seeds * _memory_bytes(module.algorithm, module, policy_shape(module))
 
 
 def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
@@ -40,7 +40,7 @@ def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
     if available is None or need <= SHARE * available:
         return need
     assert isinstance(module, RLModule) and module.algorithm.replay_buffer is not None
-    capacity, policy = module.algorithm.replay_buffer.capacity, _policy_shape(module)
+    capacity, policy = module.algorithm.replay_buffer.capacity, policy_shape(module)
 
     def bytes_with(capacity: int) -> int:
         algorithm = module.algorithm.override(warmup_steps=None, replay_buffer_capacity=capacity)
@@ -63,6 +63,20 @@ def check_replay(module: Module, num_seeds: int, available: int | None) -> int:
         f"the replay buffer needs {human_bytes(need)} ({capacity:,} transitions{seeds}{twice}), "
         f"more than {SHARE:.0%} of the {human_bytes(available)} of memory here; " + cure
     )
+
+
+def policy_shape(module: RLModule) -> PolicyState:
+    """Shapes and dtypes of the policy that a run of one seed starts with."""
+    env, agent, algorithm = module.env, module.agent, module.algorithm
+
+    def policy() -> PolicyState:
+        obs = spaces.example(env.observation_space, (env.num_envs,))
+        keys = InitKeys.split(jax.random.key(0))
+        return algorithm.start(
+            agent, env, keys, obs, (), total_steps=module.total_steps
+        ).learner.policy
+
+    return jax.eval_shape(policy)
 
 
 def device_memory(devices: Devices | None = None) -> int | None:
@@ -109,19 +123,6 @@ def cgroup_limit(groups: pathlib.Path = CGROUPS, own: pathlib.Path = OWN_CGROUPS
     limits = [text.strip() for text in map(_read, files)]
     # Version 2 writes "max" for no limit.
     return min((int(text) for text in limits if text.isdecimal()), default=None)
-
-
-def _policy_shape(module: RLModule) -> PolicyState:
-    env, agent, algorithm = module.env, module.agent, module.algorithm
-
-    def policy() -> PolicyState:
-        obs = spaces.example(env.observation_space, (env.num_envs,))
-        keys = InitKeys.split(jax.random.key(0))
-        return algorithm.start(
-            agent, env, keys, obs, (), total_steps=module.total_steps
-        ).learner.policy
-
-    return jax.eval_shape(policy)
 
 
 def _memory_bytes(algorithm: Algorithm, module: RLModule, policy: PolicyState) -> int:
