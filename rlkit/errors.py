@@ -5,6 +5,7 @@ just the message (exit code 2) and keep tracebacks for bugs.
 """
 
 import difflib
+import numbers
 from collections.abc import Iterable
 
 
@@ -77,12 +78,13 @@ def near_multiples(size: int, count: int) -> str:
 
 
 def require_positive_integer(name: str, value: object, *, example: int, none: str = "") -> None:
-    """Raises `ConfigError` unless `value` is a positive integer.
+    """Raises `ConfigError` unless `value` is a positive integer; NumPy's are some, too.
 
     `name` is that of the argument, perhaps after its owner's: "TimeLimit max_episode_steps".
     None is allowed as well if `none` says what it means.
     """
-    is_positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    is_positive = is_integer and int(value) >= 1
     require(
         is_positive or (bool(none) and value is None),
         f"{name} must be a positive integer{none and ' or None'}, got {value!r}",

@@ -110,7 +110,7 @@ class JaxEnv(Protocol):
 def env_name(env: object) -> str:
     """What a user calls an environment: its id, else its `name`, else the class inside wrappers."""
     spec: Any = getattr(env, "spec", None)
-    if isinstance(spec, tuple):
+    if isinstance(spec, tuple) and spec and isinstance(spec[0], str):
         return spec[0]
     if spec is not None and isinstance(getattr(spec, "id", None), str):
         return spec.id

@@ -11,7 +11,7 @@ from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.ids import DEFAULT_NUM_ENVS
 from rlkit.envs.registry import make_env
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, EnvContractError, require, shown
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
@@ -157,6 +157,14 @@ def as_adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
     if not isinstance(env, EnvAdapter):
         env = make_env(env, DEFAULT_NUM_ENVS if isinstance(env, type) else 1)
         own_envs.append(env)
+    spec: object = env.spec
+    require(
+        spec is None
+        or (isinstance(spec, tuple | list) and len(spec) == 2 and isinstance(spec[0], str)),
+        f"{type(env).__name__}.spec must be what make_env needs, or None, got {shown(spec)}",
+        "set it to (id, arguments), such as ('mine/Maze-v0', {}), or to None",
+        EnvContractError,
+    )
     return env
 
 

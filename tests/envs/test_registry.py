@@ -35,6 +35,7 @@ from rlkit.envs import (
 from rlkit.envs.ids import INSTALL
 from rlkit.envs.probes.space_probes import Counter
 from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
+from rlkit.training.run_parts import as_adapter
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +171,59 @@ def test_a_time_limit_is_an_argument_of_any_environment_of_jax():
         assert env.spec == (env_id, arguments) and env.env.env.goal == 4
     with pytest.raises(ConfigError, match="TimeLimit max_episode_steps must be a positive integer"):
         make_env("mine/Endless", 2, max_episode_steps=0)
+
+
+def test_numbers_of_numpy_become_those_of_python():
+    class Limited(Endless):
+        max_episode_steps = np.int64(5)
+
+    given = {"num_envs": np.int64(2), "max_episode_steps": np.int32(3)}
+    made = [make_env(env, **given) for env in (Endless, "gymnasium/CartPole-v1")]
+    made.append(make_env("envpool/CartPole-v1", **given))
+    made.append(make_env(Limited(), np.int64(2)))
+    for env, limit in zip(made, (3, 3, 3, 5), strict=True):
+        assert (env.num_envs, env.max_episode_steps) == (2, limit)
+        assert type(env.num_envs) is type(env.max_episode_steps) is int
+        env.close()
+    assert made[1].remake(np.int64(3)).num_envs == 3
+    with pytest.raises(ConfigError, match=r"must be a positive integer, got np\.int64\(0\)"):
+        make_env(Endless, np.int64(0))
+
+
+class Named(gymnasium.Env):
+    """Keeps something of its own as its `spec`."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, spec=None):
+        self.spec, self.time = spec, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(2, np.float32), 0.0, False, self.time >= 5, {}
+
+
+@pytest.mark.parametrize("spec", [{"id": 1}, "mine", ("a", {}), (), 5], ids=repr)
+def test_a_spec_of_ones_own(spec):
+    """Gymnasium keeps its own in that attribute; an environment in JAX needs none."""
+    named = functools.partial(Named, spec)
+    for given in (named, Named(spec)):
+        with pytest.raises(EnvContractError, match=r"Named\.spec is .* give the attribute another"):
+            make_env(given, 1, max_episode_steps=4) if given is named else make_env(given, 1)
+    report = rlkit.check_env(named, num_steps=20, raise_on_error=False)
+    assert report.name == "Named" and any("Named.spec is" in x.what for x in report.errors)
+    endless = Endless()
+    object.__setattr__(endless, "spec", spec)
+    batch = make_env(endless, 2)
+    assert batch.spec is None and as_adapter(batch, []) is batch
+    with pytest.raises(EnvContractError, match=r"VectorizedEnv\.spec must be .* or None, got"):
+        as_adapter(dataclasses.replace(batch, spec=[spec]), [])
 
 
 def test_a_time_limit_that_an_environment_of_jax_takes_itself_is_its_own():

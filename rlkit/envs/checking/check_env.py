@@ -195,7 +195,7 @@ def _name(env: object) -> str:
     if isinstance(env, type) or inspect.isfunction(env):
         return env.__name__
     if isinstance(env, gymnasium.Env):
-        return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        return getattr(env.spec, "id", None) or type(env.unwrapped).__name__
     is_batch = isinstance(env, EnvAdapter) and not isinstance(env, VectorizedEnv)
     is_named = getattr(env, "spec", None) or getattr(env, "name", None)
     return type(env).__name__ if is_batch and not is_named else env_name(env)

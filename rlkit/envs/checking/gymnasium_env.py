@@ -26,7 +26,7 @@ from rlkit.envs.checking.gymnasium_seeding import (
 )
 from rlkit.envs.checking.gymnasium_state import state_findings
 from rlkit.envs.checking.integer_codes import code_findings
-from rlkit.envs.host.gymnasium_build import time_limit
+from rlkit.envs.host.gymnasium_build import check_spec, time_limit
 from rlkit.envs.jittable.contract import (
     Finding,
     check_spaces,
@@ -133,8 +133,9 @@ def _merged(ours: list[Finding], theirs: list[Finding]) -> list[Finding]:
 
 
 def space_findings(env: Any, name: str) -> Iterator[Finding]:
-    """Spaces that are missing or not supported by agents."""
+    """Spaces that are missing or not supported by agents, and what hides Gymnasium's `spec`."""
     try:
+        check_spec(env)
         check_spaces(env)
     except RlkitError as error:
         yield finding_of(error)

@@ -79,7 +79,7 @@ def _not_repeatable(
             SEEDING,
             f"{UNREPEATABLE}; workers forked from one process may all draw the same numbers",
         )
-    declared = env.spec is not None and env.spec.nondeterministic
+    declared = getattr(env.spec, "nondeterministic", False)
     if difference == 0:
         what = f"{name}.reset returns different observations for the same seed"
         return Finding(

@@ -99,13 +99,13 @@ class EnvPoolAdapter:
         own = {"max_episode_steps": max_episode_steps, "num_threads": num_threads}
         self._recipe = {
             **kwargs,
-            **{name: value for name, value in own.items() if value is not None},
+            **{name: int(value) for name, value in own.items() if value is not None},
         }
         self._env_id = env_id.removeprefix("envpool/")
         self.name = f"envpool/{self._env_id}"
         self._rescale_actions = rescale_actions
         self.non_finite: NonFinite = chosen(non_finite, None)
-        self.num_envs = num_envs
+        self.num_envs = int(num_envs)
         self.share = WHOLE
         self.spec = spec
 

@@ -27,7 +27,7 @@ from rlkit.envs.host.base import (
     seeds,
 )
 from rlkit.envs.host.gymnasium_batches import cast, check_wide, final_numbers, put, wide_parts
-from rlkit.envs.host.gymnasium_build import build, resolve, time_limit
+from rlkit.envs.host.gymnasium_build import build, check_spec, resolve, time_limit
 from rlkit.envs.host.gymnasium_vector import InProcessEnvs, WorkerEnvs, close
 from rlkit.envs.host.gymnasium_worker import BROKEN, NUMBERS, GuardFactory, Recipe
 from rlkit.envs.host.watchdog import Pulse
@@ -128,7 +128,7 @@ class GymnasiumAdapter:
         self.recipe = Recipe(
             env=resolve(env),
             kwargs=kwargs,
-            max_episode_steps=max_episode_steps,
+            max_episode_steps=None if max_episode_steps is None else int(max_episode_steps),
             rescale_actions=rescale_actions,
             action_masks=action_masks,
             render_mode=render_mode,
@@ -137,7 +137,7 @@ class GymnasiumAdapter:
         self.name = env if isinstance(env, str) else getattr(env, "__name__", unnamed)
         self.vectorization, self._context, self._step_timeout = vectorization, context, step_timeout
         self._pulse = Pulse()
-        self.num_envs = num_envs
+        self.num_envs = int(num_envs)
         self.spec = spec
         self.observation_space, self.action_space, self.max_episode_steps = self._read_spaces(
             non_finite
@@ -259,7 +259,7 @@ class GymnasiumAdapter:
             fix,
         )
         fresh = copy.copy(self)
-        fresh.num_envs = num_envs
+        fresh.num_envs = int(num_envs)
         fresh._pulse = Pulse()
         fresh._clear()
         fresh._resets = 0
@@ -395,6 +395,7 @@ class GymnasiumAdapter:
         """The spaces and time limit, from one environment that is created and closed again."""
         env = build(self.name, self.recipe, inspect.signature(GymnasiumAdapter).parameters)
         try:
+            check_spec(env)
             check_observation_space(env.observation_space)
             check_action_space(env.action_space)
             check_mask(env.observation_space, env.action_space)

@@ -11,11 +11,13 @@ from rlkit.envs.host.gymnasium_worker import ATARI, Recipe
 from rlkit.envs.ids import INSTALL
 from rlkit.errors import (
     ConfigError,
+    EnvContractError,
     EnvFailedError,
     RlkitError,
     UnknownNameError,
     did_you_mean,
     require,
+    shown,
 )
 from rlkit.signatures import require_takes_named
 
@@ -85,9 +87,20 @@ def build(name: str, recipe: Recipe, settings: Iterable[str]) -> gymnasium.Env:
         raise _build_failure(name, error) from error
 
 
+def check_spec(env: gymnasium.Env) -> None:
+    """Raises `EnvContractError` if an attribute of the user's own hides Gymnasium's `spec`."""
+    spec, kind = env.unwrapped.spec, type(env.unwrapped).__name__
+    require(
+        spec is None or hasattr(spec, "max_episode_steps"),
+        f"{kind}.spec is {shown(spec)}, but that is where Gymnasium keeps its EnvSpec",
+        "give the attribute another name",
+        EnvContractError,
+    )
+
+
 def time_limit(env: gymnasium.Env) -> int | None:
     """Steps after which `env` truncates: the smallest limit of its wrappers, spec and itself."""
-    limits: list[int | None] = [env.spec.max_episode_steps if env.spec is not None else None]
+    limits: list[int | None] = [getattr(env.spec, "max_episode_steps", None)]
     if env.has_wrapper_attr("max_episode_steps"):
         limits.append(env.get_wrapper_attr("max_episode_steps"))
     layer = env

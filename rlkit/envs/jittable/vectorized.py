@@ -211,10 +211,10 @@ def vectorize(
         _require_traceable(masked)
     return VectorizedEnv(
         env=masked,
-        num_envs=num_envs,
+        num_envs=int(num_envs),
         observation_space=masked.observation_space,
         action_space=env.action_space,
-        max_episode_steps=limit,
+        max_episode_steps=None if limit is None else int(limit),
         spec=spec,
         non_finite=chosen(non_finite, env),
     )

@@ -119,6 +119,7 @@ class TimeLimit(AroundEnv):
         check_wrapped(self)
         limit, inner = self.max_episode_steps, getattr(self.env, "max_episode_steps", None)
         require_positive_integer("TimeLimit max_episode_steps", limit, example=500)
+        object.__setattr__(self, "max_episode_steps", int(limit))  # not one of NumPy's
         # A limit among the parameters is traced when a run replaces them.
         is_known = not isinstance(inner, Tracer)
         require(
