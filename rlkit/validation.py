@@ -239,12 +239,18 @@ def _require_float32(place: str, value: object) -> None:
 
 def _explain(owner: str, name: str, error: ValidationError) -> str:
     details = error.errors()
-    wanted = " or ".join(
-        dict.fromkeys(item["msg"][0].lower() + item["msg"][1:] for item in details)
-    )
+    wanted = " or ".join(dict.fromkeys(map(_wanted, details)))
     place, given = ".".join([owner, name]), details[0]["input"]
     cure = f"; pass {shown(tuple(given))}" if _is_list_for_tuple(details, given) else ""
     return f"{place}: {wanted}, got {shown(given)}{cure}"
+
+
+def _wanted(item: Mapping[str, Any]) -> str:
+    """Pydantic's words, which name tuples where the command line knows lists."""
+    if item["type"] == "too_short":
+        least = item["ctx"]["min_length"]
+        return f"needs at least {least} value{'s' * (least > 1)}"
+    return item["msg"][0].lower() + item["msg"][1:]
 
 
 def _is_list_for_tuple(details: Sequence[Mapping[str, Any]], given: object) -> bool:

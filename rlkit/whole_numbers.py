@@ -8,11 +8,14 @@ from decimal import Decimal
 from typing import Any
 
 _SHORT = re.compile(r"(\d+(?:\.\d*)?)(?:[eE]\+?(\d|1[0-5])|([kKmMbB]))")
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
 _ZEROS = {"k": 3, "m": 6, "b": 9}  # of thousands, millions, billions
 
 
 def in_digits(text: str) -> str:
-    """`1e5` and `100k` as 100000; anything else as it is."""
+    """`1e5`, `100k` and `100,000` as 100000; anything else as it is."""
+    if _GROUPED.fullmatch(text):
+        return text.replace(",", "")
     short = _SHORT.fullmatch(text)
     if short is None:
         return text

@@ -155,6 +155,11 @@ def test_a_list_for_a_tuple_is_told_the_tuple():
         validate(ActorCriticConfig(hidden_sizes=[8, 4]))
 
 
+def test_too_few_values_are_told_in_plain_words():
+    with pytest.raises(ConfigError, match=r"hidden_sizes: needs at least 1 value, got \(\)$"):
+        validate(ActorCriticConfig(hidden_sizes=()))
+
+
 def test_good_values_pass():
     validate(
         PPOConfig(
@@ -287,6 +292,7 @@ def test_from_dict_explains(values, wanted):
         (TrainerConfig, "total_steps", 1e6, 1_000_000),
         (TrainerConfig, "total_steps", "100k", 100_000),
         (TrainerConfig, "total_steps", "1.5M", 1_500_000),
+        (TrainerConfig, "total_steps", "1,500,000", 1_500_000),
         (TrainerConfig, "restore_checkpoint", 2.0, 2),
         (TrainerConfig, "restore_checkpoint", "best", "best"),
         (TrainerConfig, "run_dir", "1M", "1M"),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from rlkit import validation
 from rlkit.cli import flags, own_env
 from rlkit.training.run_config import Seed
 from rlkit.validation import PositiveInt
@@ -85,9 +84,8 @@ class CheckEnvFlags:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the check and returns the exit code."""
-    chosen = validation.validate(
-        flags.parse(CheckEnvFlags, arguments, command=COMMAND, epilogue=NOTES)
-    )
+    chosen = flags.parse(CheckEnvFlags, arguments, command=COMMAND, epilogue=NOTES)
+    flags.validate(chosen, CheckEnvFlags)
     kwargs = flags.json_object("--env-arguments", chosen.env_arguments)
     own_env.check_typed(chosen.env)
     own_env.register(chosen.env)

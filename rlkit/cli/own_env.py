@@ -32,8 +32,12 @@ def check_typed(env_id: str) -> None:
 
 
 def _class_in(env_id: str) -> str | None:
-    """The `module:Class` meant by module.Class or path/module.py:Class; None: it is neither."""
+    """The `module:Class` meant by module.Class, path/module.py:Class or a file alone, whose
+    class is not known; None: it is none of them.
+    """
     path, found, name = env_id.partition(".py:")
+    if env_id.endswith(".py"):
+        path, found, name = env_id.removesuffix(".py"), ":", "MyEnv"
     if found and ("/" in path or os.path.isfile(f"{path}.py")):
         module = path.removeprefix("./").replace("/", ".")
     elif _DOTTED.fullmatch(env_id):

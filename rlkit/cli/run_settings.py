@@ -20,7 +20,7 @@ from rlkit.algorithms.registry import algorithm_entry, list_algorithms
 from rlkit.cli import flags, own_env
 from rlkit.envs.ids import NEEDS_NETWORK
 from rlkit.envs.registry import is_class_id
-from rlkit.errors import ConfigError, require
+from rlkit.errors import ConfigError, require, shown
 from rlkit.optimizers.config import OptimizerConfig, check_optimizer
 from rlkit.training import run_config
 from rlkit.training.config import LoggerConfig, make_plan
@@ -198,7 +198,8 @@ def _from_file(file: str, names: list[str], command: str) -> RunConfig:
     is_list = isinstance(values, list)
     require(not is_list, f"{file} is a list, as a curriculum is", f"pass it as --curriculum {file}")
     if not isinstance(values, dict):
-        return run_config.from_dict(values)
+        what = "is empty" if values is None else f"holds no settings, but {shown(values)}"
+        raise ConfigError(f"{file} {what}; write `name: value` lines, as --dry-run prints them")
     algorithm = values.get("algorithm")
     if names:
         require(
@@ -212,7 +213,10 @@ def _from_file(file: str, names: list[str], command: str) -> RunConfig:
         f"{file} names no algorithm and environment",
         f"name them: `{command} ALGORITHM ENV --config {file}`",
     )
-    return run_config.from_dict(values)
+    try:
+        return run_config.from_dict(values)
+    except ConfigError as error:
+        raise type(error)(f"{file}: {error}") from error
 
 
 def typed_env(names: list[str]) -> str | None:

@@ -175,6 +175,8 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
         is_list = len(values) == 1 and values[0][:1] in "[("
         if is_list or ({int, float} & allowed and any("," in value for value in values)):
             values = _listed(flag, " ".join(values).strip())
+    if type(None) in allowed and str not in allowed and values and values[0] in ("none", "null"):
+        values = ["None", *values[1:]]
     if int in allowed and float not in allowed:
         converted = len(values) if tuple in allowed else 1  # the others belong to the command
         values = [*map(in_digits, values[:converted]), *values[converted:]]

@@ -91,8 +91,8 @@ def run(arguments: Sequence[str]) -> int:
         own_env.register(typed_env(names))
         started = dataclasses.replace(config.trainer, warm_start=source)
         check_parts(dataclasses.replace(config, trainer=started))
-        if config.trainer.run_dir is not None:
-            check_run_dir(config.trainer)
+        if config.trainer.run_dir is not None or config.trainer.restore_checkpoint is not None:
+            check_run_dir(_with_directory(config).trainer)
         names_alone = {"algorithm": config.algorithm, "agent": config.agent, "seed": 0}
         defaults = run_config.from_dict(names_alone | {"env": {"id": config.env.id}})
         if config.curriculum is not None:  # of which only the phases have no default
@@ -101,11 +101,9 @@ def run(arguments: Sequence[str]) -> int:
         origin_of = origins(config, defaults, base.source, typed)
         print(dump(config, origin_of), end="")
         return 0
+    config = _with_directory(config)
     run_dir = config.trainer.run_dir
-    run_dir = f"{RUNS}/{run_name(config)}" if run_dir is None else run_dir
-    config = dataclasses.replace(
-        config, trainer=dataclasses.replace(config.trainer, run_dir=run_dir)
-    )
+    assert run_dir is not None
     if config.trainer.deterministic:
         pin_threads()
     if join_processes(chosen.processes):
@@ -115,6 +113,14 @@ def run(arguments: Sequence[str]) -> int:
     return train_to_end(
         lambda: _build(config), run_dir=run_dir, env=config.env.id, seed=config.seed
     )
+
+
+def _with_directory(config: RunConfig) -> RunConfig:
+    """The same run, in a new directory unless it names one."""
+    if config.trainer.run_dir is not None:
+        return config
+    trainer = dataclasses.replace(config.trainer, run_dir=f"{RUNS}/{run_name(config)}")
+    return dataclasses.replace(config, trainer=trainer)
 
 
 def _starts_warm(config: TrainerConfig) -> bool:

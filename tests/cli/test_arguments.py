@@ -211,6 +211,10 @@ MISTAKES = {
         [*TRAIN, "--warm-start", "runs/absent", "--dry-run"],
         "runs/absent does not contain a run",
     ),
+    "check too little": (
+        ["check-env", "gymnax/CartPole-v1", "--num-steps", "0"],
+        "--num-steps: input should be greater than 0, got 0",
+    ),
     "evaluate nothing": (["evaluate"], "rlkit evaluate needs RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
     "evaluate no episodes": (
@@ -452,6 +456,10 @@ def test_switches_of_a_resumed_run_have_both_forms(monkeypatch):
             " --accept-differences; see `rlkit resume --help`",
         ),
         (["resume", "run", "--total-steps", "10"], "total_steps=10 is less than the 100 of the"),
+        (
+            ["evaluate", "run/config.yaml"],
+            "not contain a run; name the run that it is a part of: run",
+        ),
         (["evaluate", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
         (["evaluate", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
         (["video", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),

@@ -22,9 +22,12 @@ ACROBOT = ["train", "ppo", "gymnax/Acrobot-v1"]
 
 @pytest.fixture
 def settings(capsys, tmp_path, monkeypatch):
-    """The settings that the arguments lead to; whether their parts fit is not looked at."""
+    """The settings that the arguments lead to, whether or not their parts fit and they name a run
+    to restore.
+    """
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train, "check_parts", lambda config: None)
+    for check in ("check_parts", "check_run_dir"):
+        monkeypatch.setattr(train, check, lambda config: None)
 
     def resolve(*arguments):
         assert main([*arguments, "--dry-run"]) == 0
@@ -285,6 +288,10 @@ COUNTER = ["ppo", "probe/Counter", "--total-steps", "2e4"]
             [*COUNTER, "--num-seeds", "2", "--num-envs", "3", "--devices", "4", "--shard", "both"],
             "num_envs=3 cannot be divided among 2 devices",
         ),
+        ([*COUNTER, "--restore-checkpoint", "2"], "does not contain a run; set --run-dir to a run"),
+        ([*COUNTER, "--config", "empty.yaml"], "empty.yaml is empty; write `name: value` lines"),
+        ([*COUNTER, "--config", "number.yaml"], "number.yaml holds no settings, but 42; write"),
+        ([*COUNTER, "--config", "misspelt.yaml"], "misspelt.yaml: TrainerConfig has no field 'tot"),
         (
             ["ppo", "gymnax/Acrobot-v1", "--preset", "mine.yaml"],
             "--preset takes the environment of a preset, got the file mine.yaml; use --config mine",
@@ -309,6 +316,9 @@ COUNTER = ["ppo", "probe/Counter", "--total-steps", "2e4"]
 )
 def test_a_dry_run_refuses_what_would_not_train(arguments, said, endless, tmp_path, capsys):
     (tmp_path / "part.yaml").write_text("trainer: {total_steps: 5}\n")
+    (tmp_path / "empty.yaml").write_text("")
+    (tmp_path / "number.yaml").write_text("42")
+    (tmp_path / "misspelt.yaml").write_text("trainer: {total_step: 5}\n")
     (tmp_path / "text.yaml").write_text("env: gymnax/Acrobot-v1\n")
     assert main(["train", *arguments, "--dry-run"]) == 2
     out, err = capsys.readouterr()
