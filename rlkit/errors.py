@@ -7,6 +7,7 @@ just the message (exit code 2) and keep tracebacks for bugs.
 import difflib
 import numbers
 from collections.abc import Iterable
+from typing import Any
 
 
 class RlkitError(Exception):
@@ -84,7 +85,8 @@ def require_positive_integer(name: str, value: object, *, example: int, none: st
     None is allowed as well if `none` says what it means.
     """
     is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    is_positive = is_integer and int(value) >= 1
+    number: Any = value
+    is_positive = is_integer and int(number) >= 1
     require(
         is_positive or (bool(none) and value is None),
         f"{name} must be a positive integer{none and ' or None'}, got {value!r}",

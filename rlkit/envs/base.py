@@ -110,10 +110,9 @@ class JaxEnv(Protocol):
 def env_name(env: object) -> str:
     """What a user calls an environment: its id, else its `name`, else the class inside wrappers."""
     spec: Any = getattr(env, "spec", None)
-    if isinstance(spec, tuple) and spec and isinstance(spec[0], str):
-        return spec[0]
-    if spec is not None and isinstance(getattr(spec, "id", None), str):
-        return spec.id
+    found = spec[0] if isinstance(spec, tuple) and spec else getattr(spec, "id", None)
+    if isinstance(found, str):
+        return found
     name = getattr(env, "name", None)
     if isinstance(name, str) and name:
         return name
