@@ -99,7 +99,7 @@ MISTAKES = {
     "no suite": (["CartPole-v1"], "has no suite"),
     "no module": (["no_such_module:Maze"], "no module 'no_such_module'"),
     "no class": (["json:Maze"], "has no 'Maze'"),
-    "steps": (["gymnasium/CartPole-v1", "--num-steps", "0"], "CheckEnvFlags.num_steps"),
+    "steps": (["gymnasium/CartPole-v1", "--num-steps", "0"], "--num-steps: input should"),
     "not JSON": (["gymnasium/CartPole-v1", "--env-arguments", "{a"], "--env-arguments is not JSON"),
     "arguments": (
         ["gymnasium/CartPole-v1", "--env-arguments", '{"size": 3}'],

@@ -82,7 +82,11 @@ def _findings(
     non_finite: NonFinite,
 ) -> tuple[list[Finding], dict[str, float]]:
     """Each stage runs only if the previous ones found no errors."""
-    findings = [*space_findings(env, name), *_signature_findings(env, name)]
+    findings = [
+        *_spec_findings(env),
+        *space_findings(env, name),
+        *_signature_findings(env, name),
+    ]
     if any(finding.severity == "error" for finding in findings):
         return findings, {}
     limit = time_limit(env)
@@ -132,10 +136,16 @@ def _merged(ours: list[Finding], theirs: list[Finding]) -> list[Finding]:
     return [*(ours if not about_seed else ()), *theirs]
 
 
-def space_findings(env: Any, name: str) -> Iterator[Finding]:
-    """Spaces that are missing or not supported by agents, and what hides Gymnasium's `spec`."""
+def _spec_findings(env: gymnasium.Env) -> Iterator[Finding]:
     try:
         check_spec(env)
+    except RlkitError as error:
+        yield finding_of(error)
+
+
+def space_findings(env: Any, name: str) -> Iterator[Finding]:
+    """Spaces that are missing or not supported by agents."""
+    try:
         check_spaces(env)
     except RlkitError as error:
         yield finding_of(error)
