@@ -183,7 +183,7 @@ class _Envs:
         The same ones for another number of them: their returns can be compared.
         """
         for known, found in [(self._own, self._own_eval), *self._for_evaluation]:
-            if known is env or (env.spec is not None and known.spec == env.spec):
+            if known is env or _is_made_alike(known, env):
                 return found
         found = evaluation_env(env, self._config, self._made)
         self._for_evaluation.append((env, found))
@@ -213,6 +213,14 @@ class _Envs:
         self._made.append(env)
         self._known.append((what, env))
         return env
+
+
+def _is_made_alike(one: EnvAdapter, other: EnvAdapter) -> bool:
+    """Whether both were made from the same id and arguments; equal arrays count as others, too."""
+    try:
+        return one.spec is not None and bool(one.spec == other.spec)
+    except ValueError:  # arrays have no single answer
+        return False
 
 
 class _Algorithms:

@@ -18,7 +18,10 @@ from tiers import by_default
 import rlkit
 import rlkit.training.outer_loop
 from rlkit.algorithms.packed_transition import TRUNCATED
+from rlkit.envs import registry
 from rlkit.envs.ids import MIXTURE
+from rlkit.envs.probes.space_probes import Counter
+from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, RlkitError
 from rlkit.training import run_config
 from rlkit.training.core.module import outer_iteration
@@ -722,3 +725,16 @@ def test_checkpoints_of_phases_that_differ_in_their_number_of_environments_are_r
         evaluated = [parts.eval_env for parts in trainer._run.phases.all]
     assert evaluated[0] is evaluated[1] is evaluated[3] is not evaluated[2]
     assert [env.num_envs for env in evaluated] == [2, 2, 2, 2]
+
+
+def test_environments_made_with_other_arrays_are_evaluated_apart(monkeypatch):
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register_env("mine/Goal-v0", lambda goal: Counter(goal=len(goal)))
+    env, other = (make_env("mine/Goal-v0", 2, goal=np.array(goal)) for goal in ([1, 2], [2, 2]))
+    agent = rlkit.actor_critic(env.observation_space, env.action_space)
+    phases = Curriculum(phases=(Phase(steps=STEPS), Phase(steps=STEPS, env=other)))
+    config = rlkit.TrainerConfig(num_checkpoints=4, debug=False)
+    with Trainer(env, None, agent, rlkit.ppo(), config, curriculum=phases) as trainer:
+        first, second = (parts.eval_env for parts in trainer._run.phases.all)
+    assert first.spec[1]["goal"] is env.spec[1]["goal"]
+    assert second.spec[1]["goal"] is other.spec[1]["goal"]
