@@ -310,7 +310,8 @@ class EarlyStopping(Callback):
             f"EarlyStopping min_improvement must not be negative, got {min_improvement!r}",
             "pass 0.0 or more",
         )
-        self.threshold, self.patience = threshold, patience
+        self.threshold = threshold
+        self.patience = None if patience is None else int(patience)  # NumPy's are no plain data
         self.min_improvement, self.measurement = min_improvement, measurement
         self.restore({})
 

@@ -174,6 +174,12 @@ def test_early_stopping_with_other_arguments(arguments, said):
 
 
 @pytest.mark.fast
+def test_early_stopping_with_a_patience_of_numpy_goes_into_checkpoints():
+    states = callback_states([EarlyStopping(patience=np.int64(3))])
+    assert states == callback_states([EarlyStopping(patience=3)])
+
+
+@pytest.mark.fast
 def test_early_stopping_needs_what_it_compares():
     with pytest.raises(ConfigError, match="needs evaluations, but enable_evaluation=False"):
         EarlyStopping(patience=1).check_config(TrainerConfig(enable_evaluation=False))
