@@ -292,17 +292,19 @@ class Reporter:
             check_evaluation(when, evaluation, self.run.last_saved)
         progress = _with_returns(self.run.progress, evaluation, num_seeds)
         self.run.progress = _with_peaks(progress) if is_trained else progress
-        extra = None if self.eval_fn is None else self._seen_by(self.eval_fn, pending.state)
         records = eval_records(evaluation, moment, num_seeds=num_seeds)
         broken = int(np.sum(evaluation.get("non_finite_episodes", 0)))
         if broken > 0 and EVALUATION not in self.run.health.told:
             self.run.health = self.run.health.telling(EVALUATION)
             self._log_text("warning", resets_in_evaluation(_env_of(self.run), broken), moment)
         self._examine(evaluation, moment)
-        if isinstance(extra, dict):
-            records[-1].metrics.update(_added(extra, records[-1].metrics))
-        self._log_records([record for record in records if record.metrics])
-        self.run.metrics |= records[-1].metrics
+        try:
+            extra = None if self.eval_fn is None else self._seen_by(self.eval_fn, pending.state)
+            if isinstance(extra, dict):
+                records[-1].metrics.update(_added(extra, records[-1].metrics))
+        finally:  # also if the user's function fails: the state may be saved all the same
+            self._log_records([record for record in records if record.metrics])
+            self.run.metrics |= records[-1].metrics
         if isinstance(extra, str):
             self._log_text("text", extra, moment)
 

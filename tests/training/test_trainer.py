@@ -939,6 +939,25 @@ def test_rows_before_a_crash_in_a_callback_are_whole_after_the_resume(tiny, tmp_
         assert [row.env_steps for row in rows if row.kind == kind] == expected
 
 
+def test_rows_before_a_crash_in_eval_fn_are_whole_after_the_resume(tiny, tmp_path):
+    calls = []
+
+    def fail(state):
+        calls.append(state)
+        if len(calls) == 3:
+            raise ZeroDivisionError
+
+    settings = {"run_dir": str(tmp_path / "run"), "checkpoint_every": 3, "max_queued": 1}
+    with tiny.trainer(eval_fn=fail, **settings) as trainer, pytest.raises(ZeroDivisionError):
+        trainer.run(0)
+    assert steps(tmp_path / "run" / "checkpoints") == [0, 2]
+    with tiny.trainer(restore_checkpoint="auto", **settings) as trainer:
+        trainer.run(0)
+    rows = read_records(tmp_path / "run" / "metrics.jsonl")
+    for kind, expected in {"train": [32, 64, 96], "eval": [0, 32, 64, 96]}.items():
+        assert [row.env_steps for row in rows if row.kind == kind] == expected
+
+
 @pytest.mark.parametrize("method", ["close", "run", "init", "load_checkpoint"])
 def test_a_callback_cannot_end_or_replace_the_run_that_calls_it(method, tiny, tmp_path):
     arguments = {"run": [0], "init": [0], "load_checkpoint": [tmp_path / "run"]}.get(method, [])
