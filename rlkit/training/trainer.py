@@ -168,7 +168,7 @@ class Trainer:
         self._run.on_warm_up = partial(self._call, "on_warm_up")
         self._eval_fn = eval_fn
         self._loop = OuterLoop(self._run, lambda: self._reporter, self._save)
-        self._is_training = False  # within `run`, callbacks included
+        self._busy: str | None = None  # "run" or "init" within that method, callbacks included
         self.config, self.compiler = config, self._run.compiler
 
     @classmethod
@@ -230,7 +230,12 @@ class Trainer:
         single run of that seed. For a restored run, None keeps the key it was started from. The
         next training step donates the state's buffers: copy what you want to keep.
         """
-        self._require_idle("init")
+        with self._alone("init"):
+            return self._init(key, train_state, warm_start)
+
+    def _init(
+        self, key: Key | int | None, train_state: PyTree, warm_start: Policy | Path | None
+    ) -> PyTree:
         read_source = partial(source_of, self._run, train_state=train_state, warm_start=warm_start)
         needs_key, restores = train_state is None, not self._starts_anew
         require(
@@ -268,7 +273,7 @@ class Trainer:
                         self._save(files.checkpointer, 0, self.state)
         except RlkitError:
             if opened_here:  # so that the directory is free for another try
-                self.close()
+                self._close()
             raise
         return self.state
 
@@ -304,12 +309,10 @@ class Trainer:
         self._run.clock.start()
         self._init_for_run(key, train_state, warm_start)
         files, before = self._open(), self.history.num_evaluations
-        with self._interrupts():
-            self._is_training = True
+        with self._interrupts(), self._alone("run"):
             try:
                 self._train(files)
             finally:
-                self._is_training = False
                 self._loop.end()
         return self.history.since(before)
 
@@ -665,9 +668,12 @@ class Trainer:
     def close(self) -> None:
         """Finishes writing, and closes the files and environments that this trainer opened.
 
-        Those that you passed in stay open. Raises `ConfigError` while `run` trains.
+        Those that you passed in stay open. Raises `ConfigError` within `run` and `init`.
         """
         self._require_idle("close")
+        self._close()
+
+    def _close(self) -> None:
         files, self._files = self._files, None
         try:
             if files is not None:
@@ -729,12 +735,23 @@ class Trainer:
             raise
 
     def _require_idle(self, method: str) -> None:
-        """Raises `ConfigError` while `run` trains, which a callback or a thread may forget."""
-        require(
-            not self._is_training,
-            f"{method}() was called while run() trains",
-            f"end the run with request_stop(reason), and call {method}() after run() has returned",
-        )
+        """Raises `ConfigError` within `run` and `init`, which a callback or a thread may forget."""
+        fix = f"end the run with request_stop(reason), and call {method}() after run() has returned"
+        what = "trains"
+        if self._busy == "init":
+            what = "prepares the run"
+            fix = f"call {method}() after init(), or the run() that called it, has returned"
+        require(self._busy is None, f"{method}() was called while {self._busy}() {what}", fix)
+
+    @contextlib.contextmanager
+    def _alone(self, method: str) -> Iterator[None]:
+        """Keeps callbacks and threads from ending or replacing the run that `method` works on."""
+        self._require_idle(method)
+        try:
+            self._busy = method
+            yield
+        finally:
+            self._busy = None
 
     def _require_newest(self) -> None:
         """Raises `RunDirectoryError` if the run's own checkpoints are ahead of its state."""

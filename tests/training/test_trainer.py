@@ -959,6 +959,22 @@ def test_rows_before_a_crash_in_eval_fn_are_whole_after_the_resume(tiny, tmp_pat
 
 
 @pytest.mark.parametrize("method", ["close", "run", "init", "load_checkpoint"])
+def test_a_callback_cannot_end_or_replace_the_run_while_it_warms_up(method, tiny, tmp_path):
+    arguments = {"run": [0], "init": [0], "load_checkpoint": [tmp_path / "run"]}.get(method, [])
+
+    class Meddling(Callback):
+        def on_warm_up(self, trainer, done, total):
+            getattr(trainer, method)(*arguments)
+
+    with tiny.trainer("dqn", run_dir=str(tmp_path / "run"), callbacks=[Meddling()]) as trainer:
+        told = rf"{method}\(\) was called while init\(\) prepares the run; call {method}\(\) after"
+        with pytest.raises(ConfigError, match=told):
+            trainer.run(0)
+        with pytest.raises(ConfigError, match=told):
+            trainer.init(0)
+
+
+@pytest.mark.parametrize("method", ["close", "run", "init", "load_checkpoint"])
 def test_a_callback_cannot_end_or_replace_the_run_that_calls_it(method, tiny, tmp_path):
     arguments = {"run": [0], "init": [0], "load_checkpoint": [tmp_path / "run"]}.get(method, [])
     diary = Diary({2: lambda trainer: getattr(trainer, method)(*arguments)})
