@@ -85,13 +85,19 @@ def near_run(path: str | os.PathLike[str]) -> str:
     if (wanted / SWEEP).is_file():
         one, every = f"{wanted}/trials/000", f"{wanted}/trials/*"
         return f"it holds a sweep: name one of its trials, such as {one}, or all of them, {every}"
-    if wanted.exists() and (wanted.parent / "config.yaml").is_file():
+    if wanted.exists() and _looks_like_run(wanted.parent):
         return f"name the run that it is a part of: {wanted.parent}"
     if wanted.exists() or not wanted.parent.is_dir():
         return ""
     runs = [str(found.parent) for found in wanted.parent.glob("*/config.yaml")]
     hint = did_you_mean(str(wanted), runs, cutoff=0.6)
     return hint if hint.startswith("did you mean") else ""
+
+
+def _looks_like_run(path: Path) -> bool:
+    """Whether there is what a run writes beside its settings; others have a config.yaml as well."""
+    has_rows = any((path / name).exists() for name in ("metrics.jsonl", "checkpoints"))
+    return has_rows and (path / "config.yaml").is_file()
 
 
 def write_error(error: OSError) -> type[RunDirectoryError]:

@@ -483,6 +483,15 @@ def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch
 
 
 @pytest.mark.fast
+def test_settings_of_ones_own_are_not_taken_for_a_run(tmp_path, capsys):
+    """Here, where `--config config.yaml` is."""
+    (tmp_path / "config.yaml").write_text("algorithm: ppo\n")
+    (tmp_path / "runs").mkdir()
+    assert main(["evaluate", "runs"]) == 2
+    assert "runs does not contain a run; pass the run_dir of" in capsys.readouterr().err
+
+
+@pytest.mark.fast
 def test_flags_of_what_a_file_switches_off_are_refused(tmp_path, capsys):
     """By name, instead of advising the flag that was typed."""
     values = yaml.safe_dump({"trainer": {"logger_config": None}, "algorithm": "ppo"})
