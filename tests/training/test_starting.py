@@ -124,6 +124,17 @@ def test_a_resumed_run_is_not_started_again(tiny, tmp_path):
         lost.run(0)
 
 
+def test_a_policy_is_found_from_another_directory(tiny, tmp_path, monkeypatch):
+    """The process may leave before it trains, as for other paths in the settings."""
+    with tiny.trainer(run_dir=str(tmp_path / "a"), num_checkpoints=1) as first:
+        first.run(3)
+    monkeypatch.chdir(tmp_path)
+    with tiny.trainer(run_dir="b", warm_start="a") as second:
+        monkeypatch.chdir("/")
+        second.init(0)
+    assert "warm_start: a\n" in (tmp_path / "b" / "config.yaml").read_text()
+
+
 @pytest.mark.full
 def test_a_policy_that_does_not_fit_is_refused(tiny, tmp_path):
     with tiny.trainer(run_dir=str(tmp_path / "run")) as first:

@@ -33,7 +33,7 @@ _warn = logging.getLogger("rlkit").warning
 Path = str | os.PathLike[str]
 # settings that are paths, or hold some
 _PATHS: dict[type, tuple[str, ...]] = {
-    TrainerConfig: ("run_dir", "logger_config", "checkpointer_config"),
+    TrainerConfig: ("run_dir", "warm_start", "logger_config", "checkpointer_config"),
     LoggerConfig: ("jsonl",),
     CheckpointerConfig: ("directory",),
 }
