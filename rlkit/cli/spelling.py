@@ -93,6 +93,7 @@ OTHER_COMMANDS = {
     "convert": "export",
 }
 _YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
+_NONE = {"none", "null"}
 _WHEN_BARE = {"wandb": "online"}  # what a flag means without a value
 
 
@@ -166,7 +167,7 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
         word = values[0].lower()
         if annotation is not bool:  # tyro wants a word where None is possible
             known = "True" if word in _YES else "False" if word in _NO else values[0]
-            return [flag, known, *values[1:]]
+            return [flag, "None" if word in _NONE else known, *values[1:]]
         if word in _YES | _NO:
             return [flag if word in _YES else f"--no-{flag[2:]}", *values[1:]]
     if not values and flag[2:] in _WHEN_BARE:
@@ -175,7 +176,7 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
         is_list = len(values) == 1 and values[0][:1] in "[("
         if is_list or ({int, float} & allowed and any("," in value for value in values)):
             values = _listed(flag, " ".join(values).strip())
-    if type(None) in allowed and str not in allowed and values and values[0] in ("none", "null"):
+    if type(None) in allowed and str not in allowed and values and values[0] in _NONE:
         values = ["None", *values[1:]]
     if int in allowed and float not in allowed:
         converted = len(values) if tuple in allowed else 1  # the others belong to the command

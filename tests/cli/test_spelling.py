@@ -63,6 +63,7 @@ def parsed(*arguments):
         ("--no-debug", "trainer", "debug", False),
         ("--save-replay yes", "trainer", "checkpointer_config.save_replay", True),
         ("--save-replay=False", "trainer", "checkpointer_config.save_replay", False),
+        ("--save-replay none", "trainer", "checkpointer_config.save_replay", None),
         ("--save-replay", "trainer", "checkpointer_config.save_replay", True),
         ("--no-save-replay", "trainer", "checkpointer_config.save_replay", False),
         ("--no_save_replay --csv", "trainer", "checkpointer_config.save_replay", False),
