@@ -226,6 +226,21 @@ def test_a_spec_of_ones_own(spec):
         as_adapter(dataclasses.replace(batch, spec=[spec]), [])
 
 
+def test_what_an_environment_wraps_may_be_of_another_library():
+    """And then has no `spec`."""
+
+    class Simulator:
+        reset, step = Named.reset, Named.step
+
+    class Around(Named):
+        @property
+        def unwrapped(self):
+            return Simulator()
+
+    env = make_env(Around, 1, max_episode_steps=4)
+    assert env.max_episode_steps == 4
+
+
 def test_a_time_limit_that_an_environment_of_jax_takes_itself_is_its_own():
     for factory in (Counter, lambda **arguments: Counter(**arguments)):
         env = make_env(factory, 2, max_episode_steps=3)

@@ -89,7 +89,8 @@ def build(name: str, recipe: Recipe, settings: Iterable[str]) -> gymnasium.Env:
 
 def check_spec(env: gymnasium.Env) -> None:
     """Raises `EnvContractError` if an attribute of the user's own hides Gymnasium's `spec`."""
-    spec, kind = env.unwrapped.spec, type(env.unwrapped).__name__
+    inner = env.unwrapped  # may be the environment of another library
+    spec, kind = getattr(inner, "spec", None), type(inner).__name__
     require(
         spec is None or hasattr(spec, "max_episode_steps"),
         f"{kind}.spec is {shown(spec)}, but that is where Gymnasium keeps its EnvSpec",
