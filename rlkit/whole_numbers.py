@@ -35,7 +35,8 @@ def as_whole(annotation: Any, value: Any) -> Any:
     if isinstance(value, list):
         return [as_whole(annotation, each) for each in value]
     if isinstance(value, str):
-        digits = in_digits(value)
+        is_list = tuple in allowed and "," in value  # 64,128 are two sizes
+        digits = value if is_list else in_digits(value)
         return value if digits == value else int(digits)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

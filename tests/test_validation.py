@@ -313,6 +313,12 @@ def test_other_values_are_no_whole_numbers(written):
         from_dict(TrainerConfig, {"total_steps": written})
 
 
+@pytest.mark.parametrize("written", ["64,128", ["64,128"]])
+def test_two_sizes_with_a_comma_are_not_one_large_one(written):
+    with pytest.raises(ConfigError, match=r"hidden_sizes: input should be .*, got '64,128'"):
+        from_dict(ActorCriticConfig, {"hidden_sizes": written})
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outer:
     inner: PPOConfig
