@@ -62,9 +62,12 @@ def validate(config: C) -> C:
                 f" {shown(value)}; pass an instance"
             )
         else:
-            if not _holds(annotation, float):
+            values = [value]
+            if _holds(annotation, float):
+                values = _known(value)
+            else:
                 require_known(f"{type(config).__name__}.{name}", value)
-            for each in _known(value):
+            for each in values:
                 _check_field(type(config).__name__, name, annotation, each)
         if value is not given:
             plain[name] = value
@@ -165,13 +168,13 @@ def _is_jax(value: object) -> bool:
 
 def _known(value: Any) -> list[Any]:
     """The value, or the numbers of an array of JAX's; none of a tracer, which has none yet."""
-    if not is_array(value):
-        return [value]
-    return value.__array__().ravel().tolist() if _is_jax(value) else []
+    if _is_tracer(value):
+        return []
+    return value.__array__().ravel().tolist() if _is_jax(value) else [value]
 
 
 def _is_tracer(value: object) -> bool:
-    return is_array(value) and not is_numpy(value) and not _is_jax(value)
+    return is_array(value) and any(each.__name__ == "Tracer" for each in type(value).__mro__)
 
 
 def _holds(annotation: Any, kind: type) -> bool:

@@ -352,6 +352,13 @@ def test_traced_values_pass():
     np.testing.assert_allclose(rates, [1e-3, 1e-4], rtol=1e-6)
 
 
+@pytest.mark.parametrize("value", [jax.random.key(0), jnp.array([1, 2])], ids=["key", "array"])
+def test_arrays_are_no_whole_numbers(value):
+    """Their numbers are known: nothing is said of jax.vmap."""
+    with pytest.raises(ConfigError, match=r"num_seeds: input should be a valid integer, got Array"):
+        validate(TrainerConfig(num_seeds=value))
+
+
 @pytest.mark.parametrize(
     ("make", "config", "name"),
     [
