@@ -28,7 +28,6 @@ from rlkit.training.compile.placing import own_part
 from rlkit.training.config import CheckpointerConfig, Plan, TrainerConfig
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
-from rlkit.training.directories import absolute_path
 from rlkit.training.files.checkpointer import Checkpointer, Which, holds_checkpoints
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.run_description import describe, hparams_to_dict
@@ -148,7 +147,7 @@ class Trainer:
             parts = parts_from_env(env, eval_env, agent, algorithm, config)
         processes = self._processes = current()
         self._described = _on_all_devices(validate(config), processes, mesh)  # as it was given
-        config = located(self._described)
+        config, checkpointer = located(self._described), located(checkpointer)
         for callback in callbacks:
             callback.check_config(config)
         self._run = Run(parts, config, mesh, processes)
@@ -156,13 +155,12 @@ class Trainer:
         self._open_files = partial(
             RunFiles,
             logger=located(logger),
-            checkpointer=located(checkpointer),
+            checkpointer=checkpointer,
             accept_differences=accept_differences,
             is_main=processes.is_main,
         )
         self._files: RunFiles | None = None
-        own = own_checkpoint_directory(config, checkpointer)
-        self._checkpoints = None if own is None else absolute_path(own)
+        self._checkpoints = own_checkpoint_directory(config, checkpointer)
         self._callbacks = [*callbacks, *([ProgressBar()] if config.debug else [])]
         processes.tell_how_to_go_on(self._how_to_go_on)
         self._run.on_warm_up = partial(self._call, "on_warm_up")

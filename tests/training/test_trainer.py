@@ -4,6 +4,7 @@ files, errors.
 
 import collections
 import dataclasses
+import itertools
 import json
 import re
 from functools import partial
@@ -923,32 +924,21 @@ def test_files_stay_together_wherever_the_process_goes(elsewhere, tiny, tmp_path
     assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["trainer"]["run_dir"] == "run"
 
 
-def test_rows_before_a_crash_in_a_callback_are_whole_after_the_resume(tiny, tmp_path):
+@pytest.mark.parametrize("where", ["callback", "eval_fn"])
+def test_rows_before_a_crash_of_the_users_are_whole_after_the_resume(where, tiny, tmp_path):
     def fail(trainer):
         raise ZeroDivisionError
 
+    evaluations = itertools.count(1)
+    failing = {
+        "callback": {"callbacks": [Diary({2: fail})]},
+        "eval_fn": {"eval_fn": lambda state: fail(state) if next(evaluations) == 3 else None},
+    }[where]
     settings = {"run_dir": str(tmp_path / "run"), "checkpoint_every": 3}  # so that it is saved
-    failing = tiny.trainer(callbacks=[Diary({2: fail})], max_queued=1, **settings)
-    with failing as trainer, pytest.raises(ZeroDivisionError):
-        trainer.run(0)
-    assert steps(tmp_path / "run" / "checkpoints") == [0, 2]
-    with tiny.trainer(restore_checkpoint="auto", **settings) as trainer:
-        trainer.run(0)
-    rows = read_records(tmp_path / "run" / "metrics.jsonl")
-    for kind, expected in {"train": [32, 64, 96], "eval": [0, 32, 64, 96]}.items():
-        assert [row.env_steps for row in rows if row.kind == kind] == expected
-
-
-def test_rows_before_a_crash_in_eval_fn_are_whole_after_the_resume(tiny, tmp_path):
-    calls = []
-
-    def fail(state):
-        calls.append(state)
-        if len(calls) == 3:
-            raise ZeroDivisionError
-
-    settings = {"run_dir": str(tmp_path / "run"), "checkpoint_every": 3, "max_queued": 1}
-    with tiny.trainer(eval_fn=fail, **settings) as trainer, pytest.raises(ZeroDivisionError):
+    with (
+        tiny.trainer(**failing, max_queued=1, **settings) as trainer,
+        pytest.raises(ZeroDivisionError),
+    ):
         trainer.run(0)
     assert steps(tmp_path / "run" / "checkpoints") == [0, 2]
     with tiny.trainer(restore_checkpoint="auto", **settings) as trainer:
