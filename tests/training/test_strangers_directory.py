@@ -5,6 +5,7 @@ stay as they are.
 """
 
 import dataclasses
+import json
 import shutil
 import stat
 import subprocess
@@ -211,7 +212,7 @@ def test_two_runs_share_no_checkpoints_and_no_log(tmp_path):
 
 
 def test_a_failed_start_blocks_no_corrected_one(tmp_path):
-    """It leaves a config.yaml and a log; the corrected start takes their place."""
+    """It leaves a config.yaml, a log and an evaluation; the corrected start takes their place."""
     run = tmp_path / "run"
 
     def fail(state):
@@ -226,6 +227,23 @@ def test_a_failed_start_blocks_no_corrected_one(tmp_path):
     assert yaml.safe_load((run / "config.yaml").read_text())["network"]["hidden_sizes"] == [16]
     assert "mistake" not in (run / "metrics.jsonl").read_text()
     assert "mistake" in (run / "metrics.dropped.jsonl").read_text()
+
+
+def test_what_was_evaluated_after_an_update_is_never_taken_over(trained, tmp_path):
+    """Without rows of training: a run may log evaluations alone."""
+    run = tmp_path / "run"
+    run.mkdir()
+    shutil.copy(trained / "config.yaml", run)
+    rows = (trained / "metrics.jsonl").read_text().splitlines(keepends=True)
+    of_evaluations = [row for row in rows if json.loads(row)["kind"] == "eval"]
+    first, *later = of_evaluations
+    assert json.loads(first)["updates"] == 0 and later
+    (run / "metrics.jsonl").write_text("".join(of_evaluations))
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        build(settings_of(run))
+    (run / "metrics.jsonl").write_text(first)
+    with build(settings_of(run)):
+        pass
 
 
 def test_what_has_begun_is_never_taken_over(trained, tmp_path):

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import re
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -168,8 +168,9 @@ def inspect(path: str | os.PathLike[str]) -> tuple[pathlib.Path, bool]:
 def has_begun(path: pathlib.Path) -> bool:
     """Whether the run in `path` has anything to lose: a checkpoint, a summary, a row of metrics.
 
-    A start that failed, or was killed while it compiled, has not. One whose settings name files
-    elsewhere counts as begun, since they are not looked at here.
+    A start that failed, or was killed while it compiled, has not; nor has one that only evaluated
+    its first parameters. One whose settings name files elsewhere counts as begun, since they are
+    not looked at here.
     """
     checkpoints, metrics = path / _CHECKPOINTS, path / METRICS
     saved = os.listdir(checkpoints) if checkpoints.is_dir() else []
@@ -182,10 +183,17 @@ def has_begun(path: pathlib.Path) -> bool:
             trainer.get("checkpointer_config") or {}
         ).get("directory")
         rows = metrics.read_text(encoding="utf-8") if metrics.exists() else ""
-        kinds = {json.loads(row)["kind"] for row in rows.splitlines()}
+        has_trained = any(_is_of_training(json.loads(row)) for row in rows.splitlines())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return True  # what cannot be read is not ours to replace
-    return bool(elsewhere) or not kinds <= {"event", "warning", "error"}
+    return bool(elsewhere) or has_trained
+
+
+def _is_of_training(row: dict[str, Any]) -> bool:
+    """Whether a row tells of more than messages and an evaluation before the first update."""
+    if row["kind"] in ("event", "warning", "error"):
+        return False
+    return row["kind"] != "eval" or row["updates"] > 0
 
 
 def require_no_links_out(path: pathlib.Path) -> None:
