@@ -84,6 +84,8 @@ def run(arguments: Sequence[str]) -> int:
         else chosen.output or default
     )
     output = os.path.expanduser(output)
+    fix = f"name a file in it, such as {os.path.join(output, 'curve.png')}"
+    require(not os.path.isdir(output), f"{output} is a directory", fix)
     free = chosen.overwrite or not os.path.lexists(output)
     require(free, f"{output} already exists", "add --overwrite, or choose another --output")
     if chosen.schedule is not None:

@@ -173,12 +173,15 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
     if not values and flag[2:] in _WHEN_BARE:
         return [flag, _WHEN_BARE[flag[2:]]]
     if tuple in allowed:
-        is_list = len(values) == 1 and values[0][:1] in "[("
+        text = " ".join(values)
+        is_list = (len(values) == 1 and text[:1] in "[(") or text[:1] + text[-1:] == "[]"
         if is_list or ({int, float} & allowed and any("," in value for value in values)):
-            values = _listed(flag, " ".join(values).strip())
+            values = _listed(flag, text.strip())
     if type(None) in allowed and str not in allowed and values and values[0] in _NONE:
         values = ["None", *values[1:]]
-    if int in allowed and float not in allowed:
+    # A seed counts nothing: 64,128 would be two of them.
+    is_count = not (flag.endswith("seed") and values and "," in values[0])
+    if int in allowed and float not in allowed and is_count:
         converted = len(values) if tuple in allowed else 1  # the others belong to the command
         values = [*map(in_digits, values[:converted]), *values[converted:]]
     return [flag, *values]

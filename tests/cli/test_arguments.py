@@ -184,6 +184,10 @@ MISTAKES = {
         [*TRAIN, "--hidden-sizes", "64x64"],
         "--hidden-sizes must be whole numbers, got '64x64'; see `rlkit",
     ),
+    "two seeds in one": (
+        [*TRAIN, "--seed", "64,128"],
+        "--seed must be a whole number, got '64,128'; see `rlkit",
+    ),
     "number or word": (
         [*TRAIN, "--restore-checkpoint", "newest"],
         "--restore-checkpoint must be a whole number, latest, best, auto or None, got 'newest'",
@@ -238,6 +242,10 @@ MISTAKES = {
     "plot over a file": (
         ["plot", "runs/absent", "--output", "/dev/null"],
         "/dev/null already exists; add --overwrite",
+    ),
+    "plot over a directory": (
+        ["plot", "runs/absent", "--output", "/dev"],
+        "/dev is a directory; name a file in it, such as /dev/curve.png",
     ),
     "plot over what": (
         ["plot", "runs/absent", "--x", "time"],

@@ -77,6 +77,7 @@ def parsed(*arguments):
         ("--tensorboard --csv=True", "trainer", "logger_config.csv", True),
         ("--wandb-tags a b", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags=['a','b']", "trainer", "logger_config.wandb_tags", ("a", "b")),
+        ("--wandb-tags [a, b]", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags a,b (base)", "trainer", "logger_config.wandb_tags", ("a,b", "(base)")),
         ("--hidden-sizes 8 9", "network", "hidden_sizes", (8, 9)),
         ("--hidden-sizes 8,9", "network", "hidden_sizes", (8, 9)),

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -216,11 +217,23 @@ def _values(name: str, text: str) -> Values:
         raise ConfigError(
             f"cannot read the values of {name}: {text!r}; write {LIST_FORM}"
         ) from None
+    _require_no_groups(name, text)
     values = tuple(_hashable(value) for value in parsed)
     twice = [value for value in values if values.count(value) > 1]
     told = twice[0] if twice else None
     require(not twice, f"{name} has the value {told!r} twice", "leave one of them out")
     return values
+
+
+def _require_no_groups(name: str, text: str) -> None:
+    """Raises `ConfigError` for 1,024, of which YAML would make 1 and, by base eight, 20."""
+    group = re.search(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*(?![\d.])", text)
+    told = group.group() if group else ""
+    require(
+        group is None,
+        f"{name}={text}: commas separate values, so {told} is {told.count(',') + 1} of them",
+        f"write {told.replace(',', '')}",
+    )
 
 
 def _hashable(value: Any) -> Any:

@@ -55,6 +55,8 @@ MISTAKES = [
     (lambda: parse_grid(["gamma=0.9,0.9"]), "the value 0.9 twice"),
     (lambda: parse_grid(["gamma=0.9", "gamma=0.8"]), "gamma is given twice"),
     (lambda: parse_grid(["gamma=[0.9"]), "cannot read the values of gamma"),
+    (lambda: parse_grid(["n=64,1,024"]), "commas separate values, so 1,024 is 2 .* write 1024"),
+    (lambda: parse_random(["n=1,000,000"]), "so 1,000,000 is 3 of them; write 1000000"),
     (lambda: parse_random(["gamma=0.99..0.9"]), "empty; write the smaller number first"),
     (lambda: parse_random(["gamma=0..1:log"]), "has no logarithms"),
     (lambda: parse_random(["gamma=1e-4:1e-2"]), "one value, of .*; write gamma=LOW..HIGH, or"),
