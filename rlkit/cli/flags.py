@@ -13,7 +13,7 @@ import tyro
 from rlkit import validation
 from rlkit.cli import help
 from rlkit.cli.mistakes import sentence
-from rlkit.cli.spelling import advice, flag_types, is_switch, usual_form
+from rlkit.cli.spelling import advice, flag_types, is_flag, is_switch, usual_form
 from rlkit.errors import ConfigError, require, shown
 from rlkit.validation import PlainData
 
@@ -55,6 +55,7 @@ def parse(
         )
         raise SystemExit(0)
     see = f"see `{command} {help.LONG if first else '--help'}`"
+    _require_known_flags(kind, arguments, elsewhere=elsewhere, see=see)
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
@@ -70,15 +71,27 @@ def parse(
         problem = sentence(message.getvalue(), flag_types(kind))
         raise ConfigError(f"{problem}; {see}") from None
     if unknown:
-        typed = unknown[0].partition("=")[0].replace("_", "-")
+        raise ConfigError(stray or f"unknown argument {unknown[0]!r}; {see}")
+    return parsed
+
+
+def _require_known_flags(
+    kind: type,
+    arguments: Sequence[str],
+    *,
+    elsewhere: Callable[[], Mapping[str, Sequence[str]]],
+    see: str,
+) -> None:
+    """Raises `ConfigError` for the first flag that `kind` has not."""
+    known = set(flags(kind))
+    for argument in arguments:
+        typed = argument.partition("=")[0].replace("_", "-")
+        if not is_flag(argument) or typed in known:
+            continue
         if owners := elsewhere().get(typed):
             raise ConfigError(f"{typed} is a setting of {', '.join(owners)}; {see}")
-        is_flag = typed.startswith("-")
-        if stray and not is_flag:
-            raise ConfigError(stray)
-        fix = advice(unknown[0], list(flags(kind)), otherwise=see) if is_flag else see
-        raise ConfigError(f"unknown argument {unknown[0]!r}; {fix}")
-    return parsed
+        fix = advice(argument, list(known), otherwise=see)
+        raise ConfigError(f"unknown argument {argument!r}; {fix}")
 
 
 def validate(config: C, kind: type) -> C:

@@ -115,6 +115,11 @@ def is_switch(annotation: Any) -> bool:
     return bool in allowed and allowed <= {bool, type(None)}
 
 
+def is_flag(argument: str) -> bool:
+    """Whether it is the name of a flag, and neither a value nor a negative number."""
+    return re.match(r"--?[A-Za-z]", argument) is not None
+
+
 def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
     """`arguments` with values as the flags of `kind` take them.
 
@@ -155,7 +160,7 @@ def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
 
 def _until_flag(arguments: Sequence[str]) -> Iterator[str]:
     for argument in arguments:
-        if re.match(r"--?[A-Za-z]", argument):
+        if is_flag(argument):
             return
         yield argument
 

@@ -221,6 +221,10 @@ MISTAKES = {
     ),
     "evaluate nothing": (["evaluate"], "rlkit evaluate needs RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
+    "an unknown flag before the run": (
+        ["evaluate", "--episode", "3", "runs/absent"],
+        "unknown argument '--episode'; did you mean '--episodes'?",
+    ),
     "evaluate no episodes": (
         ["evaluate", "runs/absent", "--episodes", "0"],
         "--episodes: input should be greater than 0, got 0",
