@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
@@ -55,7 +55,7 @@ def parse(
         )
         raise SystemExit(0)
     see = f"see `{command} {help.LONG if first else '--help'}`"
-    _require_known_flags(kind, arguments, elsewhere=elsewhere, see=see)
+    _require_known_flags(kind, arguments, command=command, elsewhere=elsewhere, see=see)
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
@@ -79,19 +79,30 @@ def _require_known_flags(
     kind: type,
     arguments: Sequence[str],
     *,
+    command: str,
     elsewhere: Callable[[], Mapping[str, Sequence[str]]],
     see: str,
 ) -> None:
     """Raises `ConfigError` for the first flag that `kind` has not."""
-    known = set(flags(kind))
+    words = {f"--{name}" for name, each in flag_types(kind).items() if _is_word(each)}
+    known = {*flags(kind)} - words
     for argument in arguments:
-        typed = argument.partition("=")[0].replace("_", "-")
+        typed, _, value = argument.partition("=")
+        typed = typed.replace("_", "-")
         if not is_flag(argument) or typed in known:
             continue
+        if typed in words:
+            word = value or typed[2:].upper().replace("-", "_")
+            raise ConfigError(f"{typed} is no flag; write `{command} {word}`")
         if owners := elsewhere().get(typed):
             raise ConfigError(f"{typed} is a setting of {', '.join(owners)}; {see}")
         fix = advice(argument, list(known), otherwise=see)
         raise ConfigError(f"unknown argument {argument!r}; {fix}")
+
+
+def _is_word(annotation: Any) -> bool:
+    """Whether it is that of a word without a flag, such as RUN_DIR."""
+    return tyro.conf.Positional in getattr(annotation, "__metadata__", ())
 
 
 def validate(config: C, kind: type) -> C:

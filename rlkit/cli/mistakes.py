@@ -32,7 +32,7 @@ def sentence(message: str, annotations: Mapping[str, Any]) -> str:
     if flag is None or flag[1] not in annotations:
         return text
     wanted = _listed(list(_wanted(annotations[flag[1]])))
-    if text.startswith("Missing value"):
+    if text.startswith("Missing value") or "instantiated from []" in text:
         return f"{flag[0]} needs a value: {wanted}"
     given = next((found[1] for pattern in _GIVEN if (found := pattern.search(text))), None)
     return f"{flag[0]} must be {wanted}, got {given}" if given else text

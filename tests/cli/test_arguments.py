@@ -221,6 +221,19 @@ MISTAKES = {
     ),
     "evaluate nothing": (["evaluate"], "rlkit evaluate needs RUN_DIR"),
     "evaluate an absent run": (["evaluate", "runs/absent"], "runs/absent does not contain a run"),
+    "a copy to nowhere": (["copy", "runs/absent"], "rlkit copy needs DIRECTORY; see"),
+    "no betas": (
+        [*TRAIN, "--optimizer-betas"],
+        "--optimizer-betas needs a value: 2 numbers or None; see",
+    ),
+    "a flag for the run": (
+        ["resume", "--run_dir=runs/absent"],
+        "--run-dir is no flag; write `rlkit resume runs/absent`",
+    ),
+    "a flag for runs": (
+        ["plot", "--run-dirs", "runs/absent"],
+        "--run-dirs is no flag; write `rlkit plot RUN_DIRS`",
+    ),
     "an unknown flag before the run": (
         ["evaluate", "--episode", "3", "runs/absent"],
         "unknown argument '--episode'; did you mean '--episodes'?",
