@@ -71,8 +71,15 @@ def parse(
         problem = sentence(message.getvalue(), flag_types(kind))
         raise ConfigError(f"{problem}; {see}") from None
     if unknown:
-        raise ConfigError(stray or f"unknown argument {unknown[0]!r}; {see}")
+        raise ConfigError(stray or f"unknown argument {_place(unknown[0], arguments)}; {see}")
     return parsed
+
+
+def _place(word: str, arguments: Sequence[str]) -> str:
+    """The word, and the flag with its value before it: '3' after --seed 2."""
+    before = list(itertools.takewhile(lambda each: each != word, arguments))
+    begin = max((i for i, each in enumerate(before) if is_flag(each)), default=len(before))
+    return " after ".join(filter(None, [repr(word), " ".join(before[begin:])]))
 
 
 def _require_known_flags(

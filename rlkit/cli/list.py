@@ -23,9 +23,9 @@ def run(arguments: Sequence[str]) -> int:
     if suite is not None:
         lines = _envs_of(suite)
     elif rest:
-        raise ConfigError(
-            f"{COMMAND} {kind} does not take {' '.join(rest)}; see `{COMMAND} --help`"
-        )
+        is_suite = kind == "envs" and len(rest) == 1 and bool(_of(rest[0]))
+        fix = f"use `{COMMAND} envs --suite {rest[0]}`" if is_suite else f"see `{COMMAND} --help`"
+        raise ConfigError(f"{COMMAND} {kind} does not take {' '.join(rest)}; {fix}")
     else:
         lines = KINDS[kind]()
     for line in lines:
@@ -41,13 +41,14 @@ def _envs() -> Iterator[str]:
     yield from list_envs()
 
 
-def _envs_of(suite: str) -> list[str]:
-    from rlkit.envs.registry import list_envs
+def _of(suite: str) -> list[str]:
+    return [env_id for env_id in _envs() if env_id.startswith(f"{suite}/")]
 
-    ids = list_envs()
-    found = [env_id for env_id in ids if env_id.startswith(f"{suite}/")]
+
+def _envs_of(suite: str) -> list[str]:
+    found = _of(suite)
     if not found:
-        suites = sorted({env_id.partition("/")[0] for env_id in ids})
+        suites = sorted({env_id.partition("/")[0] for env_id in _envs()})
         raise ConfigError(f"there is no suite {suite!r}; use one of {', '.join(suites)}")
     return found
 

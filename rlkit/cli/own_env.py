@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import Any
 
-from rlkit.envs.registry import check_id, is_class_id, register_env
+from rlkit.envs.registry import check_id, is_class_id, list_envs, register_env
 from rlkit.errors import ConfigError, did_you_mean, require
 from rlkit.validation import PlainData
 
@@ -25,7 +25,12 @@ def check_typed(env_id: str) -> None:
         fix = f"use module:Class as Python imports them: {meant}"
         raise ConfigError(f"{env_id!r} is not a valid environment class; {fix}")
     if ":" in env_id and "/" not in env_id:
-        fix = "use module:Class as Python imports them, for example my_package.my_module:MyEnv"
+        suite, _, name = env_id.partition(":")
+        fix = (
+            f"use {suite}/{name}"
+            if f"{suite}/{name}" in list_envs()
+            else "use module:Class as Python imports them, for example my_package.my_module:MyEnv"
+        )
         require(is_class_id(env_id), f"{env_id!r} is not a valid environment class", fix)
     else:
         check_id(env_id)

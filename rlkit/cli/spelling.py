@@ -44,6 +44,7 @@ OTHER_NAMES = {
     "normalize-reward": "normalize-rewards",
     "track": "wandb",
     "use-wandb": "wandb",
+    "wandb-mode": "wandb",
     "tb": "tensorboard",
     "use-tensorboard": "tensorboard",
     "tensorboard-log": "tensorboard",
@@ -71,6 +72,13 @@ OTHER_NAMES = {
     "dir": "run-dir",
     "out": "output",
     "o": "output",
+}
+_WHERE = "JAX trains on a GPU if it finds one; `JAX_PLATFORMS=cpu rlkit ...` stays on the CPU"
+NO_FLAGS = {  # nor settings of another command
+    "device": _WHERE,
+    "cuda": _WHERE,
+    "gpu": _WHERE,
+    "cpu": _WHERE,
 }
 OTHER_COMMANDS = {
     "run": "train",
@@ -149,6 +157,8 @@ def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
 def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
     """A hint for an unknown flag: which of the `known` flags was meant, or else `otherwise`."""
     name = typed.partition("=")[0].strip("-").replace("_", "-")
+    if name in NO_FLAGS:
+        return NO_FLAGS[name]
     meant = OTHER_NAMES.get(name)
     if meant is not None and f"--{meant}" in known:
         return f"did you mean '--{meant}'?"

@@ -80,7 +80,7 @@ MISTAKES = {
     "one name too many": ([*TRAIN, "now"], "got ppo gymnax/CartPole-v1 now"),
     "word behind the flags": (
         [*TRAIN, "--seed", "1", "now"],
-        "unknown argument 'now'; see `rlkit train ppo",
+        "unknown argument 'now' after --seed 1; see `rlkit train ppo",
     ),
     "no value": ([*TRAIN, "--seed"], "--seed needs a value: a whole number; see `rlkit"),
     "text for a number": (
@@ -172,6 +172,10 @@ MISTAKES = {
         ["train", "--config"],
         "--config needs a value; name a file: --config runs/mine/config.yaml",
     ),
+    "a suite with a colon": (
+        ["train", "ppo", "gymnasium:CartPole-v1"],
+        "not a valid environment class; use gymnasium/CartPole-v1",
+    ),
     "names in the other order": (
         ["train", "gymnax/CartPole-v1", "ppo"],
         "use `rlkit train ppo gymnax/CartPole-v1`",
@@ -188,6 +192,7 @@ MISTAKES = {
         [*TRAIN, "--seed", "64,128"],
         "--seed must be a whole number, got '64,128'; see `rlkit",
     ),
+    "seeds behind a seed": ([*TRAIN, "--seed", "1", "2"], "argument '2' after --seed 1; see"),
     "number or word": (
         [*TRAIN, "--restore-checkpoint", "newest"],
         "--restore-checkpoint must be a whole number, latest, best, auto or None, got 'newest'",
@@ -275,6 +280,10 @@ MISTAKES = {
     ),
     "list nothing": (["list"], "use one of envs, agents"),
     "list a suite": (["list", "envs", "--suite", "bravo"], "no suite 'bravo'; use one of brax"),
+    "list a suite without the flag": (
+        ["list", "envs", "gymnax"],
+        "envs does not take gymnax; use `rlkit list envs --suite gymnax`",
+    ),
     "list too much": (["list", "agents", "--suite", "brax"], "agents does not take --suite brax"),
     "list what": (["list", "env"], "cannot list 'env'; did you mean 'envs'?"),
 }

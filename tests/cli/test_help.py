@@ -95,7 +95,8 @@ def test_gc_thresholds_are_raised_in_processes_of_the_command_alone(monkeypatch)
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command, capsys):
-    assert said_by(capsys, command, "--help").startswith(f"usage: rlkit {command}")
+    said = said_by(capsys, command, "--help")
+    assert said.startswith(f"usage: rlkit {command}") and said_by(capsys, "help", command) == said
 
 
 def test_help_of_train_lists_the_algorithms(capsys):

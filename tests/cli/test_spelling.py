@@ -129,6 +129,7 @@ def test_a_list_without_its_end_or_beginning_is_refused(typed):
         ("--lr", "did you mean '--learning-rate'?"),
         ("--track", "did you mean '--wandb'?"),
         ("--tb", "did you mean '--tensorboard'?"),
+        ("--device=cuda", "JAX trains on a GPU if it finds one"),
         ("--n_envs=3", "did you mean '--num-envs'?"),
         ("--learing-rate", "did you mean '--learning-rate'"),
         ("--zzz", "see `rlkit train --help`"),
