@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -55,13 +55,21 @@ def parse(
         )
         raise SystemExit(0)
     see = f"see `{command} {help.LONG if first else '--help'}`"
-    _require_known_flags(kind, arguments, command=command, elsewhere=elsewhere, see=see)
+    words = {f"--{name}" for name, annotation in flag_types(kind).items() if _is_word(annotation)}
+    _require_known_flags(
+        arguments,
+        {*flags(kind)} - words,
+        words,
+        command=command,
+        elsewhere=elsewhere,
+        see=see,
+    )
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
             parsed, unknown = tyro.cli(
                 kind,
-                args=usual_form(kind, arguments),
+                args=usual_form(kind, arguments, takes_words=bool(words)),
                 prog=command,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 return_unknown_args=True,
@@ -83,16 +91,15 @@ def _place(word: str, arguments: Sequence[str]) -> str:
 
 
 def _require_known_flags(
-    kind: type,
     arguments: Sequence[str],
+    known: Set[str],
+    words: Set[str],
     *,
     command: str,
     elsewhere: Callable[[], Mapping[str, Sequence[str]]],
     see: str,
 ) -> None:
-    """Raises `ConfigError` for the first flag that `kind` has not."""
-    words = {f"--{name}" for name, each in flag_types(kind).items() if _is_word(each)}
-    known = {*flags(kind)} - words
+    """Raises `ConfigError` for the first flag that is not `known`, or for one of the `words`."""
     for argument in arguments:
         typed, _, value = argument.partition("=")
         typed = typed.replace("_", "-")

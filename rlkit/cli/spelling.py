@@ -128,13 +128,14 @@ def is_flag(argument: str) -> bool:
     return re.match(r"--?[A-Za-z]", argument) is not None
 
 
-def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
+def usual_form(kind: type, arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
     """`arguments` with values as the flags of `kind` take them.
 
     `--total-steps 1e5` and `100k` become 100000, `--double True` becomes `--double`,
     `--no-save-replay` becomes `--save-replay False`, `--wandb` alone is online, and
-    `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`. Raises `ConfigError` for a
-    list that does not end, or does not begin.
+    `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`. If the command `takes_words`
+    such as RUN_DIR, one may follow a switch. Raises `ConfigError` for a list that does not end, or
+    does not begin.
     """
     known = flag_types(kind)
     rest, found = list(arguments), []
@@ -149,6 +150,8 @@ def usual_form(kind: type, arguments: Sequence[str]) -> list[str]:
             found.append(typed + equals + value)
             continue
         values = [value] if equals else list(_until_flag(rest))
+        if takes_words and not equals and is_switch(known[name]) and not _is_answer(values[:1]):
+            values = []
         del rest[: 0 if equals else len(values)]
         found += _usual(f"--{name}", known[name], values)
     return found
@@ -166,6 +169,10 @@ def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
     near = did_you_mean(name, [flag.strip("-") for flag in known], cutoff=0.6)
     is_hint = near.startswith("did you mean")
     return re.sub(r"'([a-z0-9-]+)'", r"'--\1'", near) if is_hint else otherwise
+
+
+def _is_answer(values: list[str]) -> bool:
+    return bool(values) and values[0].lower() in _YES | _NO | _NONE
 
 
 def _until_flag(arguments: Sequence[str]) -> Iterator[str]:

@@ -208,6 +208,10 @@ MISTAKES = {
     ),
     "resume nothing": (["resume"], "rlkit resume needs RUN_DIR; see `rlkit resume --help`"),
     "resume an absent run": (["resume", "runs/absent"], "runs/absent does not contain a run"),
+    "a run behind a switch that may be None": (
+        ["resume", "--save-replay", "runs/absent"],
+        "runs/absent does not contain a run",
+    ),
     "resume towards less than nothing": (
         ["resume", "runs/absent", "--total-steps", "0"],
         "--total-steps: input should be greater than 0, got 0",
