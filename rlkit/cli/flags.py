@@ -69,7 +69,7 @@ def parse(
         with contextlib.redirect_stderr(message):
             parsed, unknown = tyro.cli(
                 kind,
-                args=usual_form(kind, arguments, takes_words=bool(words)),
+                args=usual_form(kind, arguments, ends_in_words=_ends_in(words, arguments)),
                 prog=command,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 return_unknown_args=True,
@@ -81,6 +81,11 @@ def parse(
     if unknown:
         raise ConfigError(stray or f"unknown argument {_place(unknown[0], arguments)}; {see}")
     return parsed
+
+
+def _ends_in(words: Set[str], arguments: Sequence[str]) -> bool:
+    """Whether its words come behind the flags, or in between: else they come first."""
+    return bool(words) and any(map(is_flag, arguments[:1]))
 
 
 def _place(word: str, arguments: Sequence[str]) -> str:

@@ -128,14 +128,14 @@ def is_flag(argument: str) -> bool:
     return re.match(r"--?[A-Za-z]", argument) is not None
 
 
-def usual_form(kind: type, arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
+def usual_form(kind: type, arguments: Sequence[str], *, ends_in_words: bool = False) -> list[str]:
     """`arguments` with values as the flags of `kind` take them.
 
     `--total-steps 1e5` and `100k` become 100000, `--double True` becomes `--double`,
     `--no-save-replay` becomes `--save-replay False`, `--wandb` alone is online, and
-    `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`. If the command `takes_words`
-    such as RUN_DIR, one may follow a switch. Raises `ConfigError` for a list that does not end, or
-    does not begin.
+    `--hidden-sizes=[64,64]`, as W&B's agent writes it, becomes `64 64`. If the command
+    `ends_in_words`, such as RUN_DIR, one may follow a switch. Raises `ConfigError` for a list that
+    does not end, or does not begin.
     """
     known = flag_types(kind)
     rest, found = list(arguments), []
@@ -150,7 +150,7 @@ def usual_form(kind: type, arguments: Sequence[str], *, takes_words: bool = Fals
             found.append(typed + equals + value)
             continue
         values = [value] if equals else list(_until_flag(rest))
-        if takes_words and not equals and is_switch(known[name]) and not _is_answer(values[:1]):
+        if ends_in_words and not equals and is_switch(known[name]) and not _is_answer(values[:1]):
             values = []
         del rest[: 0 if equals else len(values)]
         found += _usual(f"--{name}", known[name], values)
