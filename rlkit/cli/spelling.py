@@ -196,8 +196,9 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
         return [flag, _WHEN_BARE[flag[2:]]]
     if tuple in allowed:
         text = " ".join(values)
-        is_list = (len(values) == 1 and text[:1] in "[(") or text[:1] + text[-1:] == "[]"
-        if is_list or ({int, float} & allowed and any("," in value for value in values)):
+        # Of text, only what one pair of brackets encloses: [a] [b] and (a) b are words with some.
+        form = r"\[[^\[\]]*\]" if len(values) > 1 else r"\[[^\[\]]*\]|\([^()]*\)"
+        if re.fullmatch(form, text) or ({int, float} & allowed and re.search(r"[\[(,]", text)):
             values = _listed(flag, text.strip())
     if type(None) in allowed and str not in allowed and values and values[0] in _NONE:
         values = ["None", *values[1:]]

@@ -79,6 +79,7 @@ def parsed(*arguments):
         ("--wandb-tags=['a','b']", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags [a, b]", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags a,b (base)", "trainer", "logger_config.wandb_tags", ("a,b", "(base)")),
+        ("--wandb-tags [a] [b]", "trainer", "logger_config.wandb_tags", ("[a]", "[b]")),
         ("--hidden-sizes 8 9", "network", "hidden_sizes", (8, 9)),
         ("--hidden-sizes 8,9", "network", "hidden_sizes", (8, 9)),
         ("--hidden_sizes=[8,9]", "network", "hidden_sizes", (8, 9)),
@@ -93,6 +94,12 @@ def test_values_in_other_forms(typed, part, field, value):
     for name in field.split("."):
         found = getattr(found, name)
     assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize("label", ["(a) PPO", "[a] PPO [b]", "[a", ""])
+def test_a_word_with_brackets_is_no_list(label):
+    typed = ["--labels", label]
+    assert usual_form(PlotFlags, typed) == typed
 
 
 def test_flags_and_positions_keep_their_order():
