@@ -89,8 +89,12 @@ def _ends_in(words: Set[str], arguments: Sequence[str]) -> bool:
 
 
 def _place(word: str, arguments: Sequence[str]) -> str:
-    """The word, and the flag with its value before it: '3' after --seed 2."""
-    before = list(itertools.takewhile(lambda each: each != word, arguments))
+    """The word, and the flag with its value before it, if they are known: '3' after --seed 2."""
+    places = [i for i, each in enumerate(arguments) if each == word]
+    if len(places) > 1:  # then what is right behind a flag is its value
+        flagged = [i for i, each in enumerate(arguments, 1) if is_flag(each) and "=" not in each]
+        places = [i for i in places if i not in flagged]
+    before = arguments[: places[0]] if len(places) == 1 else ()
     begin = max((i for i, each in enumerate(before) if is_flag(each)), default=len(before))
     return " after ".join(filter(None, [repr(word), " ".join(before[begin:])]))
 

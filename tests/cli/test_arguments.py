@@ -193,6 +193,16 @@ MISTAKES = {
         "--seed must be a whole number, got '64,128'; see `rlkit",
     ),
     "seeds behind a seed": ([*TRAIN, "--seed", "1", "2"], "argument '2' after --seed 1; see"),
+    "a seed twice": ([*TRAIN, "--seed", "1", "1"], "argument '1' after --seed 1; see"),
+    "a seed that is a number elsewhere": (
+        [*TRAIN, "--num-seeds", "2", "--seed", "1", "2"],
+        "argument '2' after --seed 1; see",
+    ),
+    "a seed that is a size elsewhere": (
+        [*TRAIN, "--seed", "1", "8", "--hidden-sizes", "4", "8"],
+        "unknown argument '8'; see",
+    ),
+    "a value for an opposite": ([*TRAIN, "--no-debug=True"], "unknown argument 'True'; see"),
     "number or word": (
         [*TRAIN, "--restore-checkpoint", "newest"],
         "--restore-checkpoint must be a whole number, latest, best, auto or None, got 'newest'",
