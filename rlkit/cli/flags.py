@@ -55,10 +55,10 @@ def parse(
         )
         raise SystemExit(0)
     see = f"see `{command} {help.LONG if first else '--help'}`"
-    words = {f"--{name}" for name, annotation in flag_types(kind).items() if _is_word(annotation)}
+    words = [f"--{name}" for name, annotation in flag_types(kind).items() if _is_word(annotation)]
     _require_known_flags(
         arguments,
-        {*flags(kind)} - words,
+        {*flags(kind)}.difference(words),
         words,
         command=command,
         elsewhere=elsewhere,
@@ -83,7 +83,7 @@ def parse(
     return parsed
 
 
-def _ends_in(words: Set[str], arguments: Sequence[str]) -> bool:
+def _ends_in(words: Sequence[str], arguments: Sequence[str]) -> bool:
     """Whether its words come behind the flags, or in between: else they come first."""
     return bool(words) and any(map(is_flag, arguments[:1]))
 
@@ -102,7 +102,7 @@ def _place(word: str, arguments: Sequence[str]) -> str:
 def _require_known_flags(
     arguments: Sequence[str],
     known: Set[str],
-    words: Set[str],
+    words: Sequence[str],
     *,
     command: str,
     elsewhere: Callable[[], Mapping[str, Sequence[str]]],
@@ -115,8 +115,9 @@ def _require_known_flags(
         if not is_flag(argument) or typed in known:
             continue
         if typed in words:
-            word = value or typed[2:].upper().replace("-", "_")
-            raise ConfigError(f"{typed} is no flag; write `{command} {word}`")
+            forms = {word: word[2:].upper().replace("-", "_") for word in words}
+            forms[typed] = value or forms[typed]
+            raise ConfigError(f"{typed} is no flag; write `{command} {' '.join(forms.values())}`")
         if owners := elsewhere().get(typed):
             raise ConfigError(f"{typed} is a setting of {', '.join(owners)}; {see}")
         fix = advice(argument, list(known), otherwise=see)

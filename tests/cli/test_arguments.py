@@ -253,6 +253,10 @@ MISTAKES = {
         ["plot", "--run-dirs", "runs/absent"],
         "--run-dirs is no flag; write `rlkit plot RUN_DIRS`",
     ),
+    "a flag for the second word": (
+        ["sweep-group", "--trial=3", "runs/absent"],
+        "--trial is no flag; write `rlkit sweep-group RUN_DIR 3`",
+    ),
     "an unknown flag before the run": (
         ["evaluate", "--episode", "3", "runs/absent"],
         "unknown argument '--episode'; did you mean '--episodes'?",
