@@ -161,7 +161,8 @@ def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
     """A hint for an unknown flag: which of the `known` flags was meant, or else `otherwise`."""
     name = typed.partition("=")[0].strip("-").replace("_", "-")
     if name in NO_FLAGS:
-        return NO_FLAGS[name]
+        several = "; --devices N takes several" if "--devices" in known else ""
+        return NO_FLAGS[name] + several
     meant = OTHER_NAMES.get(name)
     if meant is not None and f"--{meant}" in known:
         return f"did you mean '--{meant}'?"

@@ -137,6 +137,7 @@ def test_a_list_without_its_end_or_beginning_is_refused(typed):
         ("--track", "did you mean '--wandb'?"),
         ("--tb", "did you mean '--tensorboard'?"),
         ("--device=cuda", "JAX trains on a GPU if it finds one"),
+        ("--device", "stays on the CPU; --devices N takes several"),
         ("--n_envs=3", "did you mean '--num-envs'?"),
         ("--learing-rate", "did you mean '--learning-rate'"),
         ("--zzz", "see `rlkit train --help`"),
