@@ -124,8 +124,8 @@ def is_switch(annotation: Any) -> bool:
 
 
 def is_flag(argument: str) -> bool:
-    """Whether it is the name of a flag, and neither a value nor a negative number."""
-    return re.match(r"--?[A-Za-z]", argument) is not None
+    """Whether it is the name of a flag, and neither a negative number nor a sentence."""
+    return re.match(r"--?[A-Za-z][^\s=]*(=|$)", argument) is not None
 
 
 def usual_form(kind: type, arguments: Sequence[str], *, ends_in_words: bool = False) -> list[str]:
@@ -208,6 +208,8 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
     if int in allowed and float not in allowed and is_count:
         converted = len(values) if tuple in allowed else 1  # the others belong to the command
         values = [*map(in_digits, values[:converted]), *values[converted:]]
+    if values and re.match(r"--?[A-Za-z]", values[0]):  # else tyro would take it for a flag
+        return [f"{flag}={values[0]}", *values[1:]]
     return [flag, *values]
 
 

@@ -80,6 +80,8 @@ def parsed(*arguments):
         ("--wandb-tags [a, b]", "trainer", "logger_config.wandb_tags", ("a", "b")),
         ("--wandb-tags a,b (base)", "trainer", "logger_config.wandb_tags", ("a,b", "(base)")),
         ("--wandb-tags [a] [b]", "trainer", "logger_config.wandb_tags", ("[a]", "[b]")),
+        ("--wandb-tags=-a", "trainer", "logger_config.wandb_tags", ("-a",)),
+        ("--run-dir=--a", "trainer", "run_dir", "--a"),
         ("--hidden-sizes 8 9", "network", "hidden_sizes", (8, 9)),
         ("--hidden-sizes 8,9", "network", "hidden_sizes", (8, 9)),
         ("--hidden_sizes=[8,9]", "network", "hidden_sizes", (8, 9)),
@@ -100,6 +102,11 @@ def test_values_in_other_forms(typed, part, field, value):
 def test_a_word_with_brackets_is_no_list(label):
     typed = ["--labels", label]
     assert usual_form(PlotFlags, typed) == typed
+
+
+def test_a_sentence_is_no_flag():
+    typed = ["run", "--title", "-h is not meant"]
+    assert parse(PlotFlags, typed, command="rlkit plot").title == typed[-1]
 
 
 def test_flags_and_positions_keep_their_order():
