@@ -106,7 +106,7 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["help"]:  # of a command, perhaps
         arguments = [*arguments[1:2], "--help"]
     command = arguments[0] if arguments else "--help"
-    if command in ("-h", "--help"):
+    if command in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
     if command in ("-V", "--version"):

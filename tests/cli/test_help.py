@@ -52,7 +52,7 @@ def said_by(capsys, *arguments):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"], ["help", "help"]])
 def test_help_names_every_command_and_shows_examples(arguments, capsys):
     said = said_by(capsys, *arguments)
     assert all(re.search(rf"^  {command} ", said, re.MULTILINE) for command in COMMANDS)
