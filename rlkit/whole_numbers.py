@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+from rlkit.errors import require
+
 _SHORT = re.compile(r"(\d+(?:\.\d*)?)(?:[eE]\+?(\d|1[0-5])|([kKmMbB]))")
 _GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
 _ZEROS = {"k": 3, "m": 6, "b": 9}  # of thousands, millions, billions
@@ -22,6 +24,17 @@ def in_digits(text: str) -> str:
     digits, power, unit = short.groups()
     number = Decimal(digits).scaleb(int(power) if power else _ZEROS[unit.lower()])
     return str(int(number)) if number == int(number) else text
+
+
+def require_no_groups(name: str, text: str) -> None:
+    """Raises `ConfigError` for 1,024 in a list, which is not 1 and 24 (nor 20, by base eight)."""
+    group = re.search(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*(?![\d.])", text)
+    told = group.group() if group else ""
+    require(
+        group is None,
+        f"{name}={text}: commas separate values, so {told} is {told.count(',') + 1} of them",
+        f"write {told.replace(',', '')}",
+    )
 
 
 def as_whole(annotation: Any, value: Any) -> Any:

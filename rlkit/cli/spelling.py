@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from rlkit.errors import did_you_mean, require
 from rlkit.validation import field_annotations
-from rlkit.whole_numbers import in_digits, kinds
+from rlkit.whole_numbers import in_digits, kinds, require_no_groups
 
 # What other frameworks call the same setting.
 OTHER_NAMES = {
@@ -200,6 +200,8 @@ def _usual(flag: str, annotation: Any, values: list[str]) -> list[str]:
         # Of text, only what one pair of brackets encloses: [a] [b] and (a) b are words with some.
         form = r"\[[^\[\]]*\]" if len(values) > 1 else r"\[[^\[\]]*\]|\([^()]*\)"
         if re.fullmatch(form, text) or ({int, float} & allowed and re.search(r"[\[(,]", text)):
+            if int in allowed:
+                require_no_groups(flag, text)
             values = _listed(flag, text.strip())
     if type(None) in allowed and str not in allowed and values and values[0] in _NONE:
         values = ["None", *values[1:]]

@@ -188,6 +188,10 @@ MISTAKES = {
         [*TRAIN, "--hidden-sizes", "64x64"],
         "--hidden-sizes must be whole numbers, got '64x64'; see `rlkit",
     ),
+    "a large size with a comma": (
+        [*TRAIN, "--dry-run", "--hidden-sizes", "1,024", "64"],
+        "--hidden-sizes=1,024 64: commas separate values, so 1,024 is 2 of them; write 1024",
+    ),
     "two seeds in one": (
         [*TRAIN, "--seed", "64,128"],
         "--seed must be a whole number, got '64,128'; see `rlkit",

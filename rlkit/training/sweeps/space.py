@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import yaml
 from rlkit.errors import ConfigError, require, shown
 from rlkit.training.plain_yaml import parse_yaml
 from rlkit.validation import PlainData, is_array
+from rlkit.whole_numbers import require_no_groups
 
 DIGITS = 4  # significant digits of a drawn number: enough to search, short enough to read
 LIST_FORM = "NAME=VALUE,VALUE (learning_rate=1e-4,3e-4)"
@@ -217,23 +217,12 @@ def _values(name: str, text: str) -> Values:
         raise ConfigError(
             f"cannot read the values of {name}: {text!r}; write {LIST_FORM}"
         ) from None
-    _require_no_groups(name, text)
+    require_no_groups(name, text)
     values = tuple(_hashable(value) for value in parsed)
     twice = [value for value in values if values.count(value) > 1]
     told = twice[0] if twice else None
     require(not twice, f"{name} has the value {told!r} twice", "leave one of them out")
     return values
-
-
-def _require_no_groups(name: str, text: str) -> None:
-    """Raises `ConfigError` for 1,024, of which YAML would make 1 and, by base eight, 20."""
-    group = re.search(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*(?![\d.])", text)
-    told = group.group() if group else ""
-    require(
-        group is None,
-        f"{name}={text}: commas separate values, so {told} is {told.count(',') + 1} of them",
-        f"write {told.replace(',', '')}",
-    )
 
 
 def _hashable(value: Any) -> Any:
