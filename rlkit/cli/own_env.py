@@ -41,9 +41,10 @@ def _class_in(env_id: str) -> str | None:
     class is not known; None: it is none of them.
     """
     path, found, name = env_id.partition(".py:")
-    if env_id.endswith(".py"):
+    is_file = env_id.endswith(".py")
+    if is_file:
         path, found, name = env_id.removesuffix(".py"), ":", "MyEnv"
-    if found and ("/" in path or os.path.isfile(f"{path}.py")):
+    if found and (is_file or "/" in path or os.path.isfile(f"{path}.py")):
         module = path.removeprefix("./").replace("/", ".")
     elif _DOTTED.fullmatch(env_id):
         module, _, name = env_id.rpartition(".")

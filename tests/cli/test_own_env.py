@@ -165,6 +165,7 @@ def test_a_dry_run_refuses_evaluations_without_an_end(walks, capsys):
         ("./my_package/walks.py:Walk5", "as Python imports them: my_package.walks:Walk5"),
         ("./raises.py", "as Python imports them: raises:MyEnv"),
         ("raises.py", "as Python imports them: raises:MyEnv"),
+        ("absent.py", "as Python imports them: absent:MyEnv"),
         ("raises.py:Env", "as Python imports them: raises:Env"),
         ("my_package.walks.Walk5", "as Python imports them: my_package.walks:Walk5"),
         ("my_package.walks:Walk5-v0", "is not a valid environment class; use module:Class"),
