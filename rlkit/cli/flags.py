@@ -84,7 +84,7 @@ def parse(
 
 
 def _ends_in(words: Sequence[str], arguments: Sequence[str]) -> bool:
-    """Whether its words come behind the flags, or in between: else they come first."""
+    """Whether the words of the command come behind its flags."""
     return bool(words) and any(map(is_flag, arguments[:1]))
 
 
