@@ -219,7 +219,7 @@ def _is_made_alike(one: EnvAdapter, other: EnvAdapter) -> bool:
     """Whether both were made from the same id and arguments; equal arrays count as others, too."""
     try:
         return one.spec is not None and bool(one.spec == other.spec)
-    except ValueError:  # arrays have no single answer
+    except (TypeError, ValueError):  # arrays have no single answer, or none: JAX wants equal shapes
         return False
 
 

@@ -727,10 +727,11 @@ def test_checkpoints_of_phases_that_differ_in_their_number_of_environments_are_r
     assert [env.num_envs for env in evaluated] == [2, 2, 2, 2]
 
 
-def test_environments_made_with_other_arrays_are_evaluated_apart(monkeypatch):
+@pytest.mark.parametrize(("array", "goal"), [(np.array, [2, 2]), (jnp.array, [1, 2, 3])])
+def test_environments_made_with_other_arrays_are_evaluated_apart(monkeypatch, array, goal):
     monkeypatch.setattr(registry, "_registered", {})
-    registry.register_env("mine/Goal-v0", lambda goal: Counter(goal=len(goal)))
-    env, other = (make_env("mine/Goal-v0", 2, goal=np.array(goal)) for goal in ([1, 2], [2, 2]))
+    registry.register_env("mine/Goal-v0", lambda goal: Counter(goal=int(goal[1])))
+    env, other = (make_env("mine/Goal-v0", 2, goal=array(x)) for x in ([1, 2], goal))
     agent = rlkit.actor_critic(env.observation_space, env.action_space)
     phases = Curriculum(phases=(Phase(steps=STEPS), Phase(steps=STEPS, env=other)))
     config = rlkit.TrainerConfig(num_checkpoints=4, debug=False)
