@@ -8,7 +8,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, SpaceError, require, shown
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.core.evaluator import EVALUATION_SEED, make_evaluator
-from rlkit.training.core.module import RLModule, share_state
+from rlkit.training.core.module import Module, RLModule, share_state
 from rlkit.training.programs.evaluation import Evaluation
 from rlkit.training.programs.players import make_player
 from rlkit.training.run_parts import EnvSource, RunParts, as_adapter
@@ -47,15 +47,19 @@ class Evaluations:
         return self._of_episodes[episodes]
 
     def elsewhere(
-        self, ts: PyTree, episodes: int | None, env: EnvSource | None, seed: int | None
+        self,
+        ts: PyTree,
+        module: Module,
+        episodes: int | None,
+        env: EnvSource | None,
+        seed: int | None,
     ) -> Measurements:
         """What the policy of a state reaches in `env`, in the episodes of `seed`.
 
-        None stands for the usual ones. Compiles on every call. Raises `ConfigError` if the module
-        is no `RLModule`, `SpaceError` if the environment has other spaces than that of the
-        training.
+        None stands for the usual ones. `module` is what is trained now: phases with environments of
+        their own may share these evaluations. Compiles on every call. Raises `ConfigError` if it is
+        no `RLModule`, `SpaceError` if the environment has other spaces than that of the training.
         """
-        module = self._parts.module
         if not isinstance(module, RLModule):
             raise ConfigError(
                 "this module evaluates itself; leave out env and seed, or call its own methods"

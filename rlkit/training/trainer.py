@@ -372,7 +372,8 @@ class Trainer:
         """
         self._run.require_state()
         if env is not None or seed is not None:
-            return jax.device_get(self._loop.evaluations.elsewhere(self.state, episodes, env, seed))
+            elsewhere = self._loop.evaluations.elsewhere
+            return jax.device_get(elsewhere(self.state, self.module, episodes, env, seed))
         return jax.device_get(self._loop.evaluations.of(episodes)(self.state))
 
     def rollout(

@@ -727,6 +727,18 @@ def test_checkpoints_of_phases_that_differ_in_their_number_of_environments_are_r
     assert [env.num_envs for env in evaluated] == [2, 2, 2, 2]
 
 
+def test_the_environment_of_a_phase_is_not_reset_by_an_evaluation_in_it():
+    """Also if the phases share the environments of their evaluations."""
+    phases = (Phase(steps=STEPS), Phase(steps=2 * STEPS, num_envs=4))
+    told = settings(*phases, env="gymnasium/CartPole-v1", enable_evaluation=True)
+    with build(told) as trainer:
+        trainer.run(told.seed)
+        env = trainer.module.env
+        assert trainer.phase == 1 and env.num_envs == 4
+        with pytest.raises(ConfigError, match="this is the environment of the training"):
+            trainer.evaluate(env=env)
+
+
 @pytest.mark.parametrize(("array", "goal"), [(np.array, [2, 2]), (jnp.array, [1, 2, 3])])
 def test_environments_made_with_other_arrays_are_evaluated_apart(monkeypatch, array, goal):
     monkeypatch.setattr(registry, "_registered", {})
