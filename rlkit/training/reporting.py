@@ -167,10 +167,12 @@ class Reporter:
         evaluation, training = finished.evaluation, None
         if finished.metrics is not None:
             training = self._training(finished, finished.metrics, moment)
-        if evaluation is not None:
-            self._evaluation(pending, evaluation, moment)
-        if training is not None:
-            self.call("on_iteration_end", finished.iteration, training)
+        try:
+            if evaluation is not None:
+                self._evaluation(pending, evaluation, moment)
+        finally:  # also if `eval_fn` fails: what callbacks count is saved with the state
+            if training is not None:
+                self.call("on_iteration_end", finished.iteration, training)
         if evaluation:
             self.call("on_evaluation", finished.iteration, _at(moment, evaluation))
         return evaluation

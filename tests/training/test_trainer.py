@@ -936,10 +936,13 @@ def test_rows_before_a_crash_of_the_users_are_whole_after_the_resume(where, tiny
     def fail(trainer):
         raise ZeroDivisionError
 
-    evaluations = itertools.count(1)
+    evaluations, told = itertools.count(1), []
     failing = {
         "callback": {"callbacks": [Diary({2: fail})]},
-        "eval_fn": {"eval_fn": lambda state: fail(state) if next(evaluations) == 3 else None},
+        "eval_fn": {
+            "callbacks": [Diary({2: told.append})],
+            "eval_fn": lambda state: fail(state) if next(evaluations) == 3 else None,
+        },
     }[where]
     settings = {"run_dir": str(tmp_path / "run"), "checkpoint_every": 3}  # so that it is saved
     with (
@@ -948,6 +951,7 @@ def test_rows_before_a_crash_of_the_users_are_whole_after_the_resume(where, tiny
     ):
         trainer.run(0)
     assert steps(tmp_path / "run" / "checkpoints") == [0, 2]
+    assert len(told) == (where == "eval_fn")  # else what callbacks count would lack it
     with tiny.trainer(restore_checkpoint="auto", **settings) as trainer:
         trainer.run(0)
     rows = read_records(tmp_path / "run" / "metrics.jsonl")
