@@ -48,11 +48,19 @@ def below(name: str) -> str:
 def table() -> str:
     """How many were run, and a row for each preset."""
     rows = {name: preset_records.read(name) for name in GOALS}
-    missing = [f"{name.replace('/', ' ', 1)}" for name in GOALS if not rows[name]]
-    done = f"{len(GOALS) - len(missing)} of {len(GOALS)} presets were run"
-    done = f"{done}; not yet: {', '.join(missing)}." if missing else f"All {len(GOALS)} were run."
     lines = page.lines(HEADS, 4, [_line(name, rows[name]) for name in GOALS])
-    return f"{textwrap.fill(done, 100)}\n\n{lines}"
+    return f"{textwrap.fill(_done(rows), 100)}\n\n{lines}"
+
+
+def _done(rows: dict[str, list[dict[str, Any]]]) -> str:
+    """How many presets were run with all their seeds, and what is left of the others."""
+    left = []
+    for name, goal in GOALS.items():
+        count, typed = len(rows[name]), name.replace("/", " ", 1)
+        if count < goal.seeds:
+            left.append(f"{typed} ({count} of {goal.seeds} seeds)" if count else typed)
+    done = f"{len(GOALS) - len(left)} of {len(GOALS)} presets were run with all their seeds"
+    return f"{done}; not yet: {', '.join(left)}." if left else f"All {len(GOALS)} were run."
 
 
 def _reached(goal: Goal, rows: list[dict[str, Any]]) -> list[float]:
@@ -81,6 +89,8 @@ def _line(name: str, rows: list[dict[str, Any]]) -> tuple[str, ...]:
 
 def _spread(values: list[float]) -> str:
     """The interval; of fewer than five seeds, for which a bootstrap is much too narrow, all."""
+    if len(values) == 1:
+        return "one seed"
     few = len(values) < LEAST
     low, high = (min(values), max(values)) if few else interval(values)
     return f"{'range ' * few}{_text(low)} to {_text(high)}"

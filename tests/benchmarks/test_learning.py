@@ -137,9 +137,21 @@ def test_returns_are_shown_with_three_digits_that_matter(value, shown):
     assert preset_report._text(value) == shown
 
 
+def test_presets_whose_seeds_are_not_complete_are_named():
+    import preset_report
+    from goals import GOALS
+
+    rows = {name: [{}] * goal.seeds for name, goal in GOALS.items()}
+    assert preset_report._done(rows) == f"All {len(GOALS)} were run."
+    rows |= {"td3/gymnasium/Hopper-v5": [{}], "sac/gymnasium/Hopper-v5": []}
+    left = "not yet: sac gymnasium/Hopper-v5, td3 gymnasium/Hopper-v5 (1 of 3 seeds)."
+    assert preset_report._done(rows).endswith(left)
+
+
 def test_few_seeds_have_a_range_and_no_interval():
     import preset_report
 
+    assert preset_report._spread([3.0]) == "one seed"
     assert preset_report._spread([3.0, 1.0, 2.0]) == "range 1.00 to 3.00"
     assert not preset_report._spread([3.0, 1.0, 2.0, 4.0, 5.0]).startswith("range")
 
