@@ -24,16 +24,13 @@ def check_typed(env_id: str) -> None:
     if meant is not None:
         fix = f"use module:Class as Python imports them: {meant}"
         raise ConfigError(f"{env_id!r} is not a valid environment class; {fix}")
-    if ":" in env_id and "/" not in env_id:
-        suite, _, name = env_id.partition(":")
-        fix = (
-            f"use {suite}/{name}"
-            if f"{suite}/{name}" in list_envs()
-            else "use module:Class as Python imports them, for example my_package.my_module:MyEnv"
-        )
-        require(is_class_id(env_id), f"{env_id!r} is not a valid environment class", fix)
-    else:
+    if ":" not in env_id or "/" in env_id:
         check_id(env_id)
+    elif not is_class_id(env_id):
+        meant = env_id.replace(":", "/", 1)
+        fix = "use module:Class as Python imports them, for example my_package.my_module:MyEnv"
+        fix = f"use {meant}" if meant in list_envs() else fix
+        raise ConfigError(f"{env_id!r} is not a valid environment class; {fix}")
 
 
 def _class_in(env_id: str) -> str | None:

@@ -73,13 +73,8 @@ OTHER_NAMES = {
     "out": "output",
     "o": "output",
 }
+_DEVICES = {"device", "cuda", "gpu", "cpu"}  # what other frameworks let a flag choose
 _WHERE = "JAX trains on a GPU if it finds one; `JAX_PLATFORMS=cpu rlkit ...` stays on the CPU"
-NO_FLAGS = {  # nor settings of another command
-    "device": _WHERE,
-    "cuda": _WHERE,
-    "gpu": _WHERE,
-    "cpu": _WHERE,
-}
 OTHER_COMMANDS = {
     "run": "train",
     "fit": "train",
@@ -160,9 +155,8 @@ def usual_form(kind: type, arguments: Sequence[str], *, ends_in_words: bool = Fa
 def advice(typed: str, known: Sequence[str], *, otherwise: str) -> str:
     """A hint for an unknown flag: which of the `known` flags was meant, or else `otherwise`."""
     name = typed.partition("=")[0].strip("-").replace("_", "-")
-    if name in NO_FLAGS:
-        several = "; --devices N takes several" if "--devices" in known else ""
-        return NO_FLAGS[name] + several
+    if name in _DEVICES:
+        return _WHERE + "; --devices N takes several" * ("--devices" in known)
     meant = OTHER_NAMES.get(name)
     if meant is not None and f"--{meant}" in known:
         return f"did you mean '--{meant}'?"
