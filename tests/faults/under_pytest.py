@@ -9,19 +9,40 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from attacked_runs import ROOT
 from record import Record, Row, attack
 
 LIMIT = 1500.0  # seconds for one of them
-# By name in the record: files of tests, and what `pytest -k` selects in them.
-TESTS: dict[str, tuple[list[str], str]] = {
-    "bad_inputs": (["tests/test_bad_inputs.py"], ""),
-    "crafted_directories": (["tests/training/test_strangers_directory.py"], "crafted"),
-    "interrupted_calls": (["tests/training/test_interrupted_calls.py"], ""),
-    "dropped_fields": (["tests/training/test_dropped_fields.py"], ""),
-    "compilations_after_warm_up": (
+
+
+class Tests(NamedTuple):
+    """An entry of the record: files of tests, and what `pytest -k` selects in them."""
+
+    files: list[str]
+    selected: str = ""
+    sample: str | None = None  # what it selects for a sample; None: what the default suite has
+
+    def options(self, *, is_sample: bool) -> list[str]:
+        """Those of pytest that select them."""
+        tiers, selected = "full or not full", self.selected
+        if is_sample and self.sample is None:
+            tiers = "not full"
+        elif is_sample:
+            selected = self.sample or ""
+        return ["-m", tiers, "-k", selected, *self.files]
+
+
+# By name in the record.
+TESTS = {
+    "bad_inputs": Tests(["tests/test_bad_inputs.py"]),
+    "crafted_directories": Tests(["tests/training/test_strangers_directory.py"], "crafted"),
+    "interrupted_calls": Tests(["tests/training/test_interrupted_calls.py"]),
+    "dropped_fields": Tests(
+        ["tests/training/test_dropped_fields.py"], sample="sac.pink or ppo.gru"
+    ),
+    "compilations_after_warm_up": Tests(
         ["tests/training/test_trainer.py", "tests/training/test_resume.py"],
         "one_compilation or extension_continues",
     ),
@@ -39,29 +60,26 @@ def main(dice: random.Random, directory: Path, is_sample: bool) -> dict[str, Any
     """Passed and failed tests of each entry; "not run" for one whose file is not there."""
     counts: dict[str, Any] = {}
     failures = []
-    for name, (files, selected) in TESTS.items():
-        if not all((ROOT / file).exists() for file in files):
+    for name, tests in TESTS.items():
+        if not all((ROOT / file).exists() for file in tests.files):
             counts[name] = "not run"
             continue
-        passed, failed = _count(files, selected, directory, is_sample)
+        passed, failed = _count(tests.options(is_sample=is_sample), directory)
         counts[name] = {"passed": passed, "failed": len(failed)}
         failures += [f"{name}: {test}" for test in failed]
         print(f"  {name}: {passed} passed, {len(failed)} failed", flush=True)
     return counts | {"failures": failures}
 
 
-def _count(
-    files: list[str], selected: str, directory: Path, is_sample: bool
-) -> tuple[int, list[str]]:
+def _count(options: list[str], directory: Path) -> tuple[int, list[str]]:
     """How many cases passed, and the names of the tests that failed.
 
     A test is one case, unless it says how many it has by the property `cases`.
     """
     report = directory / "report.xml"
-    tiers = "not full" if is_sample else "full or not full"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", tiers]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
     command += ["-o", "junit_family=xunit1"]  # which may hold how many cases a test has
-    command += ["-k", selected, f"--junit-xml={report}", *files]
+    command += [f"--junit-xml={report}"]
     environment = {k: v for k, v in os.environ.items() if k != "NPROC"}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT
