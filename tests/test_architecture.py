@@ -19,7 +19,16 @@ PACKAGE = Path(__file__).parents[1] / "rlkit"
 # Lowest first. A module may import its own unit and lower floors; only on floors 1 and 3 do units
 # import each other.
 FLOORS = (
-    {"errors", "validation", "whole_numbers", "signatures", "lazy", "plugins", "tuning_switch"},
+    {
+        "errors",
+        "validation",
+        "whole_numbers",
+        "signatures",
+        "protocols",
+        "lazy",
+        "plugins",
+        "tuning_switch",
+    },
     {"ops", "xla_cpu", "xla_gpu"},
     {"types", "spaces", "action_masks", "optimizers"},
     {"envs", "agents"},
@@ -255,6 +264,25 @@ def pytest_violations(package: Path) -> list[str]:
     ]
 
 
+def protocol_violations(package: Path) -> list[str]:
+    """Wrappers follow a protocol by `__getattr__` too, which `isinstance` overlooks."""
+    trees = list(sources(package))
+    protocols = {
+        node.name
+        for _, tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
+    }
+    return [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name, tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and protocols & {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+    ]
+
+
 CHECKS = {
     "imports go down only": import_violations,
     "rooms stand on those below": room_violations,
@@ -263,6 +291,7 @@ CHECKS = {
     "jit only in training and check_env": jit_violations,
     "the process is set in xla_cpu": process_violations,
     "no pytest": pytest_violations,
+    "wrappers follow protocols": protocol_violations,
 }
 
 
@@ -313,6 +342,11 @@ BREACHES = [
     (process_violations, "types.py", "import gc\ngc.set_threshold(1)"),
     (process_violations, "envs/host/base.py", "import jax\njax.config.update('jax_x', 1)"),
     (process_violations, "types.py", "mlir.register_lowering(p, rule, platform='cpu')"),
+    (
+        protocol_violations,
+        "envs/base.py",
+        "class JaxEnv(Protocol): ...\ndef f(env): return isinstance(env, JaxEnv | type)",
+    ),
 ]
 
 

@@ -29,6 +29,7 @@ from rlkit.algorithms.update_loop import UpdateLoop
 from rlkit.algorithms.updaters import Updater
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import ConfigError, require
+from rlkit.protocols import follows
 from rlkit.types import (
     EnvState,
     EpisodeStats,
@@ -137,7 +138,7 @@ class Algorithm:
         collector = dataclasses.replace(self.collector, prefill_steps=random_steps)
         builder, buffer = self.batch_builder, self.replay_buffer
         if buffer is not None:
-            if not isinstance(buffer, Divides):
+            if not follows(buffer, Divides):
                 raise ConfigError(
                     f"{type(buffer).__name__} cannot be divided among devices; give it"
                     " divided(num_devices, axis_name), see Divides, or train on one device"
@@ -208,7 +209,7 @@ class Algorithm:
             if len(local.discounted_return) == num_envs:
                 memory = buffer.cut(memory)
             else:
-                assert isinstance(buffer, Resizes)
+                assert follows(buffer, Resizes)
                 memory = buffer.resized(memory, num_envs)
         carry = agent.initial_carry(num_envs)
         return initial_local(obs, env_state, carry, memory, local.key, num_envs)

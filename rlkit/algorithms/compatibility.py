@@ -12,6 +12,7 @@ from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import ReplayBuffer, ReplaySettings, Reprioritizes, rows_for
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import SpaceError, require
+from rlkit.protocols import follows
 from rlkit.spaces import Space
 from rlkit.types import Key, LearnerState, Memory, Metrics, PyTree
 
@@ -47,7 +48,7 @@ def check_compatible(algorithm: Algorithm, agent: Agent, env: EnvAdapter) -> Non
             "build the agent with the action space of this environment"
         )
     # A share of an algorithm reduces over devices, which are not there yet; the whole was checked.
-    if isinstance(algorithm.replay_buffer, Reprioritizes) and algorithm.axis_name is None:
+    if follows(algorithm.replay_buffer, Reprioritizes) and algorithm.axis_name is None:
         _check_errors(algorithm, agent, env)
 
 

@@ -17,6 +17,7 @@ from rlkit.algorithms.update_interval import compute_if
 from rlkit.algorithms.updaters import Updater
 from rlkit.errors import ConfigError, require
 from rlkit.optimizers import Elementwise
+from rlkit.protocols import follows
 from rlkit.types import Key, LearnerState, Memory, Metrics, Params, PyTree
 from rlkit.xla_cpu.loops import pack_parameters, packed_scan
 from rlkit.xla_cpu.packing import NO_PACKING, NoPacking, Packing
@@ -42,7 +43,7 @@ class UpdateLoop:
         draw_key, update_key = jax.random.split(key)
         plan = self.batch_builder.draw(self.dataset, draw_key)
         planned = plan, keys_of_updates(update_key, plan.num_updates)
-        changes_memory = isinstance(self.batch_builder.replay_buffer, Reprioritizes)
+        changes_memory = follows(self.batch_builder.replay_buffer, Reprioritizes)
         state = learner, memory if changes_memory else ()
         if plan.num_updates == 1:  # a loop of one would copy its inputs and outputs
             state, metrics = self._update_if_due(state, _first(planned))
@@ -75,11 +76,11 @@ class UpdateLoop:
         """Batch, update, priorities."""
         learner, memory = state
         buffer, dataset = self.batch_builder.replay_buffer, self.dataset
-        if isinstance(buffer, Reprioritizes):
+        if follows(buffer, Reprioritizes):
             dataset = dataset.replace(memory=memory)
         batch = self._batch(dataset, plan, key)
         learner, metrics, error = self.updater.step(self.agent, learner, batch, key, self.axis_name)
-        if isinstance(buffer, Reprioritizes):
+        if follows(buffer, Reprioritizes):
             memory = buffer.reprioritize(memory, batch, errors_of(batch, error))
         return (learner, memory), metrics
 

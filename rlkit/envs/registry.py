@@ -34,6 +34,7 @@ from rlkit.errors import (
     require,
     shown,
 )
+from rlkit.protocols import follows
 from rlkit.signatures import require_takes_named, signature_of
 
 if TYPE_CHECKING:
@@ -280,14 +281,14 @@ def _build(
         made.close()
         return _build_on_host(name, entry, num_envs, kwargs, spec)
     limit, non_finite = entry.max_episode_steps, None
-    if not isinstance(made, EnvAdapter):
+    if not follows(made, EnvAdapter):
         non_finite = settings.pop("non_finite", None)
         if not _takes(entry.factory, "max_episode_steps"):
             limit = settings.pop("max_episode_steps", limit)
     if settings:  # a JaxEnv factory: the other adapter settings are its own arguments
         require_takes_named(entry.factory, {**arguments, **settings}, name, own="num_envs")
         made = entry.factory(**arguments, **settings)
-    if not isinstance(made, EnvAdapter):
+    if not follows(made, EnvAdapter):
         made = made if limit is None else TimeLimit(made, limit)
         return vectorize(made, num_envs, spec=spec, non_finite=non_finite)
     if made.num_envs != num_envs:
@@ -350,7 +351,7 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
 
     kind = type(env).__name__
     require(
-        not isinstance(env, EnvAdapter),
+        not follows(env, EnvAdapter),
         f"{kind} is already a batch of environments",
         "use it as it is",
     )

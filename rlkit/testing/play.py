@@ -11,6 +11,7 @@ import numpy as np
 from rlkit.envs.base import EnvAdapter
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError
+from rlkit.protocols import follows
 from rlkit.spaces import COMPOSITE, Space, sample, sample_allowed
 from rlkit.types import Action, EnvState, Obs, TimeStep
 
@@ -23,7 +24,7 @@ def batch_of(
     env: Env, arguments: Mapping[str, Any] | None, num_envs: int = NUM_ENVS
 ) -> Iterator[EnvAdapter]:
     """`num_envs` copies of `env`, closed at the end; a batch is taken as it is, and stays open."""
-    if isinstance(env, EnvAdapter) and not isinstance(env, type):
+    if follows(env, EnvAdapter) and not isinstance(env, type):
         if arguments:
             raise ConfigError("env_arguments need an id or a class, got a batch; leave them out")
         yield env

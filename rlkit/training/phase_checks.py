@@ -12,6 +12,7 @@ from rlkit.algorithms.initial_state import InitKeys
 from rlkit.algorithms.replay_buffer import Reprioritizes, Resizes
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import require
+from rlkit.protocols import follows
 from rlkit.training.core.module import RLModule, type_changes
 from rlkit.types import Key, LearnerState
 
@@ -102,7 +103,7 @@ def _require_resizable(first: RLModule, module: RLModule) -> None:
         "it would change the replay buffer, which all phases share",
         "keep capacity and priority_exponent in all phases",
     )
-    if remembers(module.agent) and isinstance(ours, Reprioritizes):
+    if remembers(module.agent) and follows(ours, Reprioritizes):
         rows, before = (rows_of_sample(buffer, has_memory=True) for buffer in (ours, theirs))
         require(
             rows == before,
@@ -111,7 +112,7 @@ def _require_resizable(first: RLModule, module: RLModule) -> None:
             "keep sequence_length, burn_in and n_step in all phases",
         )
     require(
-        isinstance(ours, Resizes) or module.env.num_envs == first.env.num_envs,
+        follows(ours, Resizes) or module.env.num_envs == first.env.num_envs,
         f"{type(ours).__name__} has no method resized, for another number of environments",
         "add one (see rlkit.algorithms.replay_buffer.Resizes), or keep num_envs",
     )

@@ -23,6 +23,7 @@ from rlkit.errors import CheckpointError, require, require_positive_integer
 from rlkit.ops.counters import StepCounter
 from rlkit.ops.keys import as_key
 from rlkit.ops.running_stats import init_stats
+from rlkit.protocols import follows
 from rlkit.training.compile.aot_compile import Compiler
 from rlkit.training.config import CheckpointerConfig, TrainerConfig
 from rlkit.training.core.evaluator import Evaluator, choose, make_evaluator
@@ -299,7 +300,7 @@ def load_policy(
         env_id, num_envs, arguments = registered_env(run_dir, settings)
         remake = functools.partial(make_env, env_id, **arguments)
         env = remake(num_envs)
-    elif not isinstance(env, EnvAdapter):
+    elif not follows(env, EnvAdapter):
         is_single = isinstance(env, gymnasium.Env)
         remake = None if is_single else functools.partial(make_env, env)
         env = make_env(env, 1 if is_single else num_envs_of(settings))

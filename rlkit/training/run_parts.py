@@ -12,6 +12,7 @@ from rlkit.envs.base import EnvAdapter
 from rlkit.envs.ids import DEFAULT_NUM_ENVS
 from rlkit.envs.registry import make_env
 from rlkit.errors import ConfigError, EnvContractError, require, shown
+from rlkit.protocols import follows
 from rlkit.training.config import Plan, TrainerConfig, make_plan
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.curriculum import Curriculum
@@ -154,7 +155,7 @@ def _plan(config: TrainerConfig, algorithm: Algorithm, env: EnvAdapter) -> Plan:
 
 def as_adapter(env: EnvSource, own_envs: list[EnvAdapter]) -> EnvAdapter:
     """Returns adapters unchanged; adapts Gymnasium environments and adds those to `own_envs`."""
-    if not isinstance(env, EnvAdapter):
+    if not follows(env, EnvAdapter):
         env = make_env(env, DEFAULT_NUM_ENVS if isinstance(env, type) else 1)
         own_envs.append(env)
     spec: object = env.spec

@@ -17,6 +17,7 @@ from rlkit.errors import (
     RunDirectoryError,
     require,
 )
+from rlkit.protocols import follows
 from rlkit.training.callbacks import (
     Callback,
     ProgressBar,
@@ -442,7 +443,7 @@ class Trainer:
             fps=fps,
             overwrite=overwrite,
         )
-        if self._files is not None and isinstance(self._files.logger, VideoLogger):
+        if self._files is not None and follows(self._files.logger, VideoLogger):
             self._files.logger.log_video(video.path, seed_index)
         return video
 

@@ -48,6 +48,7 @@ from rlkit.errors import (
     require,
     require_positive_integer,
 )
+from rlkit.protocols import follows
 from rlkit.spaces import abstract, example
 from rlkit.types import Key, PyTree, TimeStep
 
@@ -196,7 +197,7 @@ def _name(env: object) -> str:
         return env.__name__
     if isinstance(env, gymnasium.Env):
         return getattr(env.spec, "id", None) or type(env.unwrapped).__name__
-    is_batch = isinstance(env, EnvAdapter) and not isinstance(env, VectorizedEnv)
+    is_batch = follows(env, EnvAdapter) and not isinstance(env, VectorizedEnv)
     is_named = getattr(env, "spec", None) or getattr(env, "name", None)
     return type(env).__name__ if is_batch and not is_named else env_name(env)
 
@@ -213,10 +214,10 @@ def _check(
         return [
             Finding("error", f"{name} is an environment of the old gym package", USE_GYMNASIUM, why)
         ], {}
-    if isinstance(inner, EnvAdapter) and not inner.is_jittable:
+    if follows(inner, EnvAdapter) and not inner.is_jittable:
         return host_adapter_findings(inner, name, num_steps, seed, tell)
     key = jax.random.key(seed)
-    if isinstance(inner, EnvAdapter):
+    if follows(inner, EnvAdapter):
         return _adapter_findings(inner, name, key, num_steps, tell), {}
     setting: NonFinite = "reset" if getattr(env, "non_finite", None) == "reset" else "raise"
     return JaxCheck(inner, name, key, num_steps, setting, tell).findings(), {}

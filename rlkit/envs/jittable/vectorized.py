@@ -17,6 +17,7 @@ from rlkit.envs.non_finite import TRIES, NonFinite, chosen
 from rlkit.errors import EnvContractError, require, require_positive_integer
 from rlkit.ops.rows import non_finite_rows, where_rows
 from rlkit.ops.strong_types import strong_types
+from rlkit.protocols import follows
 from rlkit.spaces import COMPOSITE, Space, clip, leaf_tree
 from rlkit.types import Action, Key, Obs, PyTree, TimeStep
 from rlkit.xla_gpu.resets import resets_all
@@ -189,7 +190,7 @@ def vectorize(
         raise EnvContractError(
             f"{env.__name__} is a class; pass an instance: vectorize({env.__name__}(...), num_envs)"
         )
-    if isinstance(env, EnvAdapter):
+    if follows(env, EnvAdapter):
         raise EnvContractError(
             f"{type(env).__name__} is already vectorized; use it as it is, or vectorize the"
             " environment inside"

@@ -19,6 +19,7 @@ from jax.core import Tracer
 
 from rlkit.envs.base import EnvAdapter, JaxEnv, JaxStep, traced_params
 from rlkit.errors import EnvContractError, SpaceError, require, require_positive_integer
+from rlkit.protocols import follows
 from rlkit.spaces import Space, check_action_space
 from rlkit.types import Action, EnvState, Key, Obs, PyTree
 
@@ -206,12 +207,12 @@ class RescaleAction(Wrapper):
 def check_wrapped(wrapper: AroundEnv) -> None:
     """Raises `EnvContractError` unless `wrapper` wraps a single environment with spaces."""
     name, env = type(wrapper).__name__, wrapper.env
-    if isinstance(env, EnvAdapter):
+    if follows(env, EnvAdapter):
         raise EnvContractError(
             f"{name} wraps a single environment, got a {type(env).__name__} of {env.num_envs};"
             " wrap first, then vectorize; its `env` is the single one, if it has one"
         )
-    if isinstance(env, type) or not isinstance(env, JaxEnv):
+    if isinstance(env, type) or not follows(env, JaxEnv):
         actual = env.__name__ + " (the class)" if isinstance(env, type) else type(env).__name__
         raise EnvContractError(
             f"{name} wraps a JaxEnv, got {actual}; pass an instance with reset, step,"

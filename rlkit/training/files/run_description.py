@@ -17,6 +17,7 @@ from rlkit.algorithms.base import Algorithm
 from rlkit.algorithms.registry import algorithm_entry, make_algorithm
 from rlkit.envs.base import EnvAdapter
 from rlkit.errors import CheckpointError, RunDirectoryError, UnknownNameError, require, shown
+from rlkit.protocols import follows
 from rlkit.training import run_config
 from rlkit.training.config import TrainerConfig
 from rlkit.training.core.module import Module, RLModule
@@ -88,11 +89,11 @@ def hparams_to_dict(what: Any) -> PlainData:
         settings = describe(what, what.eval_env, _settings_within(what.algorithm), None)
         own = {name: x for name, x in settings.items() if name not in ("trainer", "seed")}
         return run_config.flat_settings(own)
-    kinds = {"algorithm": Algorithm, "agent": Agent, "env": EnvAdapter}
-    for name, kind in kinds.items():
-        if isinstance(what, kind):
+    kinds = {"agent": follows(what, Agent), "env": follows(what, EnvAdapter)}
+    for name, is_one in {"algorithm": isinstance(what, Algorithm), **kinds}.items():
+        if is_one:
             return run_config.flat_settings(_described(name, what))
-    if dataclasses.is_dataclass(what) and not isinstance(what, Module | type):
+    if dataclasses.is_dataclass(what) and not (isinstance(what, type) or follows(what, Module)):
         return run_config.flat_settings(what)
     described = plain(what)
     require(

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from rlkit.errors import CheckpointError, ConfigError, require, shown
+from rlkit.protocols import follows
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
 from rlkit.training.directories import absolute_path, is_address
@@ -196,7 +197,7 @@ class RunFiles:
             directory.write_text(directory.summary_file.name, text)
             self.logger.flush()
             curve = _draw_curve(directory, summary.get("eval_return_mean"))
-        if isinstance(self.logger, Publisher):
+        if follows(self.logger, Publisher):
             export = self.checkpointer and partial(
                 export_policy, self.checkpointer, self.description, may_exist=True
             )

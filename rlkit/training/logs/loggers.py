@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlkit.errors import ConfigError, require
+from rlkit.protocols import follows
 from rlkit.training.config import LoggerConfig
 from rlkit.training.logs.console_logger import ConsoleLogger
 from rlkit.training.logs.csv_logger import CsvLogger
@@ -81,7 +82,7 @@ def as_logger(
         return make_logger(value or LoggerConfig(), directory)
     if isinstance(value, str | os.PathLike):
         return JsonlLogger(value)
-    if isinstance(value, Logger):
+    if follows(value, Logger):
         return value
     raise ConfigError(
         f"cannot log to {value!r}; pass a LoggerConfig, the path of a JSONL file, a Logger, or a"
@@ -91,7 +92,7 @@ def as_logger(
 
 def _together(values: Sequence[OneLogger], directory: str | os.PathLike[str] | None) -> Logger:
     found: list[Logger] = []
-    given = [value for value in values if isinstance(value, Logger)]
+    given = [value for value in values if follows(value, Logger)]
     try:
         for value in values:
             made = as_logger(value, directory)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rlkit.errors import RunDirectoryError
+from rlkit.protocols import follows
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.logger import Logger, Outcome, Publisher, VideoLogger
 from rlkit.training.logs.records import Record
@@ -67,13 +68,13 @@ class MultiLogger:
 
     def publish(self, outcome: Outcome, /) -> None:
         self._each(
-            lambda name, logger: logger.publish(outcome) if isinstance(logger, Publisher) else None
+            lambda name, logger: logger.publish(outcome) if follows(logger, Publisher) else None
         )
 
     def log_video(self, path: Path, seed: int, /) -> None:
         self._each(
             lambda name, logger: (
-                logger.log_video(path, seed) if isinstance(logger, VideoLogger) else None
+                logger.log_video(path, seed) if follows(logger, VideoLogger) else None
             )
         )
 

@@ -7,6 +7,7 @@ from jax import Array
 from rlkit.algorithms.replay_buffer import Divides, ReplayBuffer
 from rlkit.errors import CheckpointError
 from rlkit.ops.rows import redivide
+from rlkit.protocols import follows
 from rlkit.training.compile.devices import host_device
 from rlkit.types import LocalState, PyTree, TrainState
 
@@ -70,7 +71,7 @@ def _memory(memory: PyTree, devices: tuple[int, int], buffer: ReplayBuffer | Non
     if buffer is None or not jax.tree.leaves(memory):
         return memory
     old, new = devices
-    if not isinstance(buffer, Divides):
+    if not follows(buffer, Divides):
         raise CheckpointError(
             f"{type(buffer).__name__} cannot be divided among other devices than before; give it"
             f" redivided(memories, num_devices), see Divides, or continue on {old} devices"
