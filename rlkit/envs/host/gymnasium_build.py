@@ -100,7 +100,10 @@ def check_spec(env: gymnasium.Env) -> None:
 
 
 def time_limit(env: gymnasium.Env) -> int | None:
-    """Steps after which `env` truncates: the smallest limit of its wrappers, spec and itself."""
+    """Steps after which `env` truncates: the smallest limit of its wrappers, spec and itself.
+
+    0 and less mean that there is none, as -1 does in Gymnasium.
+    """
     limits: list[int | None] = [getattr(env.spec, "max_episode_steps", None)]
     if env.has_wrapper_attr("max_episode_steps"):
         limits.append(env.get_wrapper_attr("max_episode_steps"))
@@ -110,9 +113,8 @@ def time_limit(env: gymnasium.Env) -> int | None:
             layer._max_episode_steps if isinstance(layer, gymnasium.wrappers.TimeLimit) else None
         )
         layer = layer.env
-    return min(
-        (int(limit) for limit in limits if isinstance(limit, (int, np.integer))), default=None
-    )
+    known = (int(limit) for limit in limits if isinstance(limit, (int, np.integer)))
+    return min((limit for limit in known if limit > 0), default=None)
 
 
 def _build_failure(name: str, error: BaseException) -> EnvFailedError:

@@ -1,5 +1,6 @@
 """Gymnasium environments as an EnvAdapter: hand-computed values, all spaces, real simulators."""
 
+import functools
 import importlib.util
 import re
 
@@ -421,6 +422,11 @@ def test_time_limits():
     )
     own = GymnasiumAdapter(lambda: Clock(99, max_episode_steps=9), 1)
     assert own.max_episode_steps == 9
+    for none in (-1, 0):
+        unlimited = functools.partial(Clock, 99, max_episode_steps=none)
+        assert GymnasiumAdapter(unlimited, 1).max_episode_steps is None
+        limited = gymnasium.wrappers.TimeLimit(unlimited(), 4)
+        assert GymnasiumAdapter(limited, 1).max_episode_steps == 4
     adapter, state, _ = start(Clock, 1, length=99, max_episode_steps=4)
     ends = []
     for _ in range(9):
