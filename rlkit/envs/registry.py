@@ -14,6 +14,7 @@ Listing ids imports nothing: neither JAX nor a suite nor a third-party package. 
 a module that it names, because ids are read from files.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -29,6 +30,7 @@ from rlkit.envs.suites.lookup import BUILT_IN
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
+    RlkitError,
     UnknownNameError,
     did_you_mean,
     require,
@@ -74,8 +76,8 @@ def make_env(
 
     The result's `spec` is `(id, kwargs)`, or `None` without an id; a run's config.yaml can then not
     rebuild it. Raises `UnknownNameError` for an unknown id, `ConfigError` for arguments that the
-    environment does not take or a package that is missing or fails to load, and `EnvContractError`
-    for an environment that breaks the contract.
+    environment does not take or a package that is missing or fails to load, `EnvContractError` for
+    an environment that breaks the contract, and `EnvFailedError` if making it raises.
     """
     if isinstance(env, str):
         _check_id(env)
@@ -276,9 +278,10 @@ def _build(
     else:
         settings, arguments = _split(entry.factory, kwargs)
     require_takes_named(entry.factory, arguments, name, own="num_envs")
-    made: Any = entry.factory(**arguments)
+    made = _made(name, entry.factory, arguments)
     if isinstance(made, gymnasium.Env):
-        made.close()
+        with contextlib.suppress(Exception):  # the adapter tells it, which makes and closes another
+            made.close()
         return _build_on_host(name, entry, num_envs, kwargs, spec)
     limit, non_finite = entry.max_episode_steps, None
     if not follows(made, EnvAdapter):
@@ -287,7 +290,7 @@ def _build(
             limit = settings.pop("max_episode_steps", limit)
     if settings:  # a JaxEnv factory: the other adapter settings are its own arguments
         require_takes_named(entry.factory, {**arguments, **settings}, name, own="num_envs")
-        made = entry.factory(**arguments, **settings)
+        made = _made(name, entry.factory, {**arguments, **settings})
     if not follows(made, EnvAdapter):
         made = made if limit is None else TimeLimit(made, limit)
         return vectorize(made, num_envs, spec=spec, non_finite=non_finite)
@@ -315,6 +318,28 @@ def _build(
                 f" to {spec!r}"
             )
         made.spec = spec  # pyright: ignore[reportAttributeAccessIssue]  # read-only in the protocol, not in host adapters
+    return made
+
+
+def _made(name: str, factory: Factory, arguments: dict[str, Any]) -> Any:
+    """What the factory returns.
+
+    Raises `EnvContractError` if that is None, `ConfigError` for a missing package, and
+    `EnvFailedError` with its traceback if it raises anything else.
+    """
+    from rlkit.envs.host.gymnasium_build import build_failure
+
+    try:
+        made = factory(**arguments)
+    except RlkitError:
+        raise
+    except ImportError as error:
+        fix = "install what is missing"
+        raise ConfigError(f"{name} cannot be built without a package ({error}); {fix}") from error
+    except Exception as error:
+        raise build_failure(name, error) from error
+    fix = "return the environment that it makes"
+    require(made is not None, f"the factory of {name!r} returned None", fix, EnvContractError)
     return made
 
 

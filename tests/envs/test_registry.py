@@ -34,7 +34,7 @@ from rlkit.envs import (
 )
 from rlkit.envs.ids import INSTALL
 from rlkit.envs.probes.space_probes import Counter
-from rlkit.errors import ConfigError, EnvContractError, UnknownNameError
+from rlkit.errors import ConfigError, EnvContractError, EnvFailedError, UnknownNameError
 from rlkit.training.run_parts import as_adapter
 
 
@@ -281,6 +281,28 @@ def test_what_is_no_environment_is_refused():
     register_env("mine/Text", lambda: "hello")
     with pytest.raises(EnvContractError, match="observation_space is None"):
         make_env("mine/Text", 2)
+    register_env("mine/Forgotten", lambda: None)
+    with pytest.raises(EnvContractError, match="'mine/Forgotten' returned None; return the env"):
+        make_env("mine/Forgotten", 2)
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "message"),
+    [
+        (ZeroDivisionError("by 0"), EnvFailedError, r"ZeroDivisionError: by 0; fix .*\n.*in makes"),
+        (ModuleNotFoundError("no maze"), ConfigError, r"without a package \(no maze\); install"),
+        (ConfigError("too large; use 3"), ConfigError, "^too large; use 3$"),
+    ],
+    ids=["raises", "imports", "refuses"],
+)
+def test_a_factory_that_raises_is_named(failure, error, message):
+    def makes(goal=3):
+        raise failure
+
+    register_env("mine/Maze", makes)
+    named = "" if failure.__class__ is ConfigError else "mine/Maze cannot be built.*"
+    with pytest.raises(error, match=f"(?s){named}{message}"):
+        make_env("mine/Maze", 2)
 
 
 def test_plugins_are_listed_and_loaded_when_made(monkeypatch):
@@ -560,6 +582,22 @@ def test_a_class_is_not_made_to_see_what_it_is_and_all_others_are_closed():
     make_env(lambda: Walk(), 2)
     assert len(Walk.made) == by_class + 1
     assert all(each["env"].closed for each in Walk.made)
+
+
+class Held(Walk):
+    """Its `close` needs what only `reset` makes."""
+
+    def close(self):
+        assert self.count >= 0
+
+
+def test_environments_that_cannot_be_closed_before_a_reset():
+    register_env("mine/Held", lambda: Held())
+    for env in (Held, "mine/Held"):
+        with pytest.warns(UserWarning, match=r"AttributeError: 'Held' .* in close") as caught:
+            adapter = make_env(env, 2)
+        assert len(caught) == 1
+        assert ends(adapter, 3)[2] == (True, False)
 
 
 def test_names_that_the_environment_takes_itself_are_its_own():

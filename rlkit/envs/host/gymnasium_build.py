@@ -75,7 +75,7 @@ def build(name: str, recipe: Recipe, settings: Iterable[str]) -> gymnasium.Env:
         raise ConfigError(f"{name} cannot be built: {error}; check its id and arguments") from error
     except TypeError as error:
         if "argument" not in str(error):
-            raise _build_failure(name, error) from error
+            raise build_failure(name, error) from error
         near = [
             hint
             for given in recipe.kwargs
@@ -84,7 +84,7 @@ def build(name: str, recipe: Recipe, settings: Iterable[str]) -> gymnasium.Env:
         fix = near[0] if near else "leave them out, or check their spelling and types"
         raise ConfigError(f"{name} does not accept these arguments: {error}; {fix}") from error
     except (Exception, SystemExit) as error:
-        raise _build_failure(name, error) from error
+        raise build_failure(name, error) from error
 
 
 def check_spec(env: gymnasium.Env) -> None:
@@ -117,7 +117,8 @@ def time_limit(env: gymnasium.Env) -> int | None:
     return min((limit for limit in known if limit > 0), default=None)
 
 
-def _build_failure(name: str, error: BaseException) -> EnvFailedError:
+def build_failure(name: str, error: BaseException) -> EnvFailedError:
+    """What to raise if making the environment `name` raised `error`."""
     text = "".join(traceback.format_exception(error))
     return EnvFailedError(
         f"{name} cannot be built: it raised {type(error).__name__}: {error}; fix its"
