@@ -318,13 +318,13 @@ def _state_findings(name: str, before: PyTree, after: PyTree) -> Iterator[Findin
 
 def _obs_findings(label: str, space: Space, obs: Obs) -> Iterator[Finding]:
     """Differences in structure, shape and dtype between an observation and its space."""
-    wanted = jax.tree.leaves_with_path(leaf_tree(space))
-    actual = jax.tree.leaves_with_path(obs)
-    if [path for path, _ in wanted] != [path for path, _ in actual]:
+    leaves = leaf_tree(space)
+    if jax.tree.structure(leaves) != jax.tree.structure(obs):
         what = f"{label} is structured {jax.tree.structure(obs)}, but its space is {space}"
         yield Finding("error", what, "make them agree: dict for Dict, tuple for Tuple")
         return
-    for (path, leaf), (_, value) in zip(wanted, actual, strict=True):
+    values = zip(jax.tree.leaves_with_path(leaves), jax.tree.leaves(obs), strict=True)
+    for (path, leaf), value in values:
         name, dtype = label + jax.tree_util.keystr(path), jax_dtype(leaf)
         if tuple(value.shape) != leaf.shape:
             yield Finding(

@@ -154,6 +154,18 @@ class WrongStructure(Sound):
     observation_space = spaces.Dict({"x": spaces.Box(-10.0, 10.0, (1,))})
 
 
+class ListForTuple(Sound):
+    observation_space = spaces.Tuple([spaces.Box(-10.0, 10.0, (1,))])
+
+    def reset(self, key):
+        state, obs = super().reset(key)
+        return state, [obs]
+
+    def step(self, key, state, action):
+        state, obs, *rest = super().step(key, state, action)
+        return state, [obs], *rest
+
+
 class OutOfBounds(Sound):
     observation_space = spaces.Box(-1.0, 1.0, (1,))
 
@@ -473,6 +485,7 @@ ERRORS = [
         "jnp.int32",
     ),
     (WrongStructure, "reset observation is structured", "dict for Dict"),
+    (ListForTuple, r"reset observation is structured PyTreeDef\(\[\*\]\), .* Tuple", "tuple for"),
     (OutOfDiscrete, r"observation is [2-6], outside \[0, 1\]", "widen the bounds"),
     (NanObservation, "observation is NaN or infinite", "look for the division"),
     (NoSpace, "NoSpace.observation_space is None", "set it to a gymnasium space"),
