@@ -209,14 +209,16 @@ def _leaf_problems(label: str, space: Space, value: object, moment: str) -> Prob
 
 def _dtype_problems(label: str, space: Space, array: np.ndarray, moment: str) -> Problems:
     wanted = np.dtype(space.dtype or np.float32)
-    if array.dtype.kind == "f" and wanted.kind != "f":
-        lossy = bool((array != np.trunc(array)).any())
+    if not np.can_cast(array.dtype, wanted, "same_kind"):
+        lossy = array.dtype.kind == "f" and bool((array != np.trunc(array)).any())
         what = (
             f"{label} is {array.dtype}, but its space has"
             f" {wanted}{': fractions would be cut off' if lossy else ''} ({moment})"
         )
-        fix = f"return np.asarray(obs, np.{wanted}), or declare the space as float32"
-        yield f"{label} dtype", Finding("error" if lossy else "warning", what, fix)
+        other = "float32" if array.dtype.kind == "f" else array.dtype
+        fix = f"return np.asarray(obs, np.{wanted}), or declare the space as {other}"
+        why = "" if lossy else "rlkit refuses it, since other values would be changed by a cast"
+        yield f"{label} dtype", Finding("error", what, fix, why)
     elif (
         isinstance(space, spaces.Box)
         and array.dtype != wanted

@@ -492,6 +492,16 @@ ERRORS = {
         "observation is of type list",
         "np.float32",
     ),
+    "whole floats": (
+        looking(lambda o, e: np.round(o), INTEGERS),
+        "is float32, but its space has int64 ",
+        "np.int64.*, or declare the space as float32",
+    ),
+    "signed": (
+        looking(lambda o, e: abs(o).astype(int), spaces.Box(0, 10, (2,), np.uint8)),
+        "is int64, but its space has uint8 ",
+        "np.uint8.*, or declare the space as int64",
+    ),
     "fractions": (
         looking(lambda o, e: o + 0.5, INTEGERS),
         "is float32, but its space has int64: fractions",
@@ -617,11 +627,6 @@ WARNINGS = {
         looking(lambda o, e: o.astype(float)),
         "observation is float64, but its space has float32",
         "np.float32",
-    ),
-    "whole floats": (
-        looking(lambda o, e: np.round(o), INTEGERS),
-        "is float32, but its space has int64 ",
-        "np.int64",
     ),
     "list": (looking(lambda o, e: o.tolist()), "observation is a list, not an array", "np.asarray"),
     "out of bounds": (
