@@ -373,6 +373,7 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
 
     from rlkit.envs.base import EnvAdapter
     from rlkit.envs.jittable.vectorized import vectorize
+    from rlkit.envs.jittable.wrappers import TimeLimit
 
     kind = type(env).__name__
     require(
@@ -391,13 +392,14 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
 
         return GymnasiumAdapter(env, num_envs, **kwargs)
     settings = dict(kwargs)
-    non_finite = settings.pop("non_finite", None)
+    non_finite, limit = settings.pop("non_finite", None), settings.pop("max_episode_steps", None)
     require(
         not settings,
         f"{kind} is already constructed and takes no arguments, got {', '.join(settings)}",
         "pass its class with these arguments",
     )
-    return vectorize(env, num_envs, non_finite=non_finite)
+    single = env if limit is None else TimeLimit(env, limit)
+    return vectorize(single, num_envs, non_finite=non_finite)
 
 
 def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

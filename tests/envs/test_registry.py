@@ -169,8 +169,11 @@ def test_a_time_limit_is_an_argument_of_any_environment_of_jax():
         assert isinstance(env.env, TimeLimit) and env.max_episode_steps == 3
         arguments = {"goal": 4, "max_episode_steps": 3}
         assert env.spec == (env_id, arguments) and env.env.env.goal == 4
-    with pytest.raises(ConfigError, match="TimeLimit max_episode_steps must be a positive integer"):
-        make_env("mine/Endless", 2, max_episode_steps=0)
+    for made in (Endless, Endless()):
+        assert make_env(made, 2, max_episode_steps=3).max_episode_steps == 3
+    for made in ("mine/Endless", Endless()):
+        with pytest.raises(ConfigError, match="TimeLimit max_episode_steps must be a positive int"):
+            make_env(made, 2, max_episode_steps=0)
 
 
 def test_numbers_of_numpy_become_those_of_python():
