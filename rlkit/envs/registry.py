@@ -162,6 +162,14 @@ def check_id(env_id: str) -> None:
         _find(env_id)
 
 
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` for arguments of an environment that `make_env` has itself."""
+    of_a_run = "leave it out (--num-envs of a run says how many there are)"
+    for name, fix in (("env", "leave it out"), ("num_envs", of_a_run)):
+        problem = f"{name!r} is no argument of an environment, but of make_env"
+        require(name not in arguments, problem, fix)
+
+
 def is_class_id(env_id: object) -> bool:
     """Whether `env_id` has the form `module:Class`, which only the command line imports."""
     return isinstance(env_id, str) and CLASS_ID.fullmatch(env_id) is not None

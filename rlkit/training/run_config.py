@@ -13,6 +13,7 @@ from rlkit import validation
 from rlkit.agents.registry import agent_entry
 from rlkit.algorithms.registry import algorithm_entry
 from rlkit.envs.ids import DEFAULT_NUM_ENVS
+from rlkit.envs.registry import check_arguments
 from rlkit.errors import (
     ConfigError,
     RunDirectoryError,
@@ -42,6 +43,10 @@ class EnvConfig:
     """Number of parallel environments."""
     arguments: PlainData = dataclasses.field(default_factory=dict)
     """Keyword arguments of the environment, such as {params: {max_steps_in_episode: 200}}."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.arguments, dict):  # else `validate` refuses them
+            check_arguments(self.arguments)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -127,6 +127,10 @@ MISTAKES = {
     ),
     "wandb runs": ([*TRAIN, "--wandb-runs", "2"], "--wandb-runs must be one or per_seed, got '2'"),
     "arguments not JSON": ([*TRAIN, "--env-arguments", "{a: 1"], "--env-arguments is not JSON"),
+    "arguments of make_env": (
+        [*TRAIN, "--env-arguments", '{"num_envs": 3}'],
+        "'num_envs' is no argument of an environment, but of make_env; leave it out (--num-e",
+    ),
     "arguments no object": (
         [*TRAIN, "--env-arguments", "[1]"],
         "--env-arguments must be a JSON object",

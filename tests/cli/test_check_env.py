@@ -105,6 +105,10 @@ MISTAKES = {
         ["gymnasium/CartPole-v1", "--env-arguments", '{"size": 3}'],
         "unexpected keyword argument 'size'",
     ),
+    "arguments of make_env": (
+        ["gymnasium/CartPole-v1", "--env-arguments", '{"num_envs": 3}'],
+        "'num_envs' is no argument of an environment",
+    ),
     "flag": (["gymnasium/CartPole-v1", "--num-step", "3"], "did you mean '--num-steps'"),
     "download": (["gymnax/MNISTBandit-bsuite"], "cannot run offline"),
 }

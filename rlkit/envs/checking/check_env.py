@@ -38,7 +38,7 @@ from rlkit.envs.jittable.contract import (
 from rlkit.envs.jittable.masked import with_observed_mask
 from rlkit.envs.jittable.vectorized import VectorizedEnv
 from rlkit.envs.non_finite import NonFinite, chosen
-from rlkit.envs.registry import make_env
+from rlkit.envs.registry import check_arguments, make_env
 from rlkit.errors import (
     ConfigError,
     EnvContractError,
@@ -167,11 +167,10 @@ def _build(env: object, arguments: dict[str, Any]) -> Any:
             not isinstance(env, str)
             and arguments.keys() - inspect.signature(maker).parameters.keys()
         )
-        return (
-            make_env(maker, 2, **arguments)
-            if isinstance(env, str) or has_batch_arguments
-            else maker(**arguments)
-        )
+        if not (isinstance(env, str) or has_batch_arguments):
+            return maker(**arguments)
+        check_arguments(arguments)
+        return make_env(maker, 2, **arguments)
     except (SpaceError, EnvContractError, EnvFailedError) as error:
         return finding_of(error)
     except Exception as error:
