@@ -102,11 +102,15 @@ def gymnax_env(env_id: str, *, params: dict[str, Any] | None = None, **kwargs: A
             f"gymnax/{env_id} does not take {kwargs}: {error}; leave the argument out"
         ) from error
     merged = with_numbers(f"gymnax/{env_id}", default, params)
-    limit = int(merged.max_steps_in_episode)
+    # Parameters of one's own may have no limit.
+    limit, usual = (
+        int(each.max_steps_in_episode) if hasattr(each, "max_steps_in_episode") else None
+        for each in (merged, default)
+    )
     require(
-        limit > 0,
+        limit is None or limit > 0,
         f"parameter max_steps_in_episode={limit} of gymnax/{env_id} is not positive",
-        f"leave it out for {int(default.max_steps_in_episode)}",
+        f"leave it out for {usual}",
     )
     action_space, observation_space = (
         gymnax_space_to_gym_space(space)

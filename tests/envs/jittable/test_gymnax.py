@@ -1,13 +1,17 @@
 """What is specific to Gymnax: its registry, its own resets, its parameters."""
 
+import contextlib
 import re
 
 import gymnax
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import struct
 from gymnax import registration
+from gymnax.environments import spaces
 from gymnax.environments.classic_control.cartpole import CartPole
+from gymnax.environments.environment import Environment
 
 from rlkit.envs import GymnaxAdapter, check_env, gymnax_env, make_env, vectorize
 from rlkit.envs.ids import GYMNAX_IDS
@@ -105,9 +109,45 @@ def test_environments_of_gymnax_own_kind_are_registered_there():
     for env, kind in ((Mine(), "Mine"), (made, "CartPole")):
         found = check_env(env, raise_on_error=False).findings
         assert len(found) == 1 and found[0].what.startswith(f"{kind} is an environment of Gymnax")
-    gymnax.register("Mine-v0", Mine)
-    try:
+    with registered(Mine):
         assert make_env("gymnax/Mine-v0", 2).spec == ("gymnax/Mine-v0", {})
+
+
+def test_parameters_of_ones_own_need_no_limit(key):
+    @struct.dataclass
+    class Gravity:
+        gravity: float = 9.8
+
+    class Mine(Environment):
+        default_params = Gravity()
+
+        def reset_env(self, key, params):
+            return jnp.float32([params.gravity]), jnp.int32(0)
+
+        def step_env(self, key, state, action, params):
+            obs = jnp.float32([params.gravity])
+            return obs, state + 1, jnp.float32(1.0), state >= 2, {}
+
+        def is_truncated(self, state, params):
+            return jnp.bool_(False)
+
+        def action_space(self, params):
+            return spaces.Discrete(2)
+
+        def observation_space(self, params):
+            return spaces.Box(0.0, 20.0, (1,))
+
+    with registered(Mine):
+        env = make_env("gymnax/Mine-v0", 2, params={"gravity": 5})
+    _, obs = env.reset(key)
+    assert env.max_episode_steps is None and obs.tolist() == [[5.0], [5.0]]
+
+
+@contextlib.contextmanager
+def registered(kind):
+    gymnax.register("Mine-v0", kind)
+    try:
+        yield
     finally:
         gymnax.registered_envs.remove("Mine-v0")
         del registration._registry["Mine-v0"]
