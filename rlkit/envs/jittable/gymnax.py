@@ -98,8 +98,11 @@ def gymnax_env(env_id: str, *, params: dict[str, Any] | None = None, **kwargs: A
             " another id"
         ) from error
     except TypeError as error:
+        is_limit = "max_episode_steps" in kwargs
+        own = 'use its own limit, params={"max_steps_in_episode": 500}'
         raise ConfigError(
-            f"gymnax/{env_id} does not take {kwargs}: {error}; leave the argument out"
+            f"gymnax/{env_id} does not take {kwargs}: {error};"
+            f" {own if is_limit else 'leave the argument out'}"
         ) from error
     merged = with_numbers(f"gymnax/{env_id}", default, params)
     # Parameters of one's own may have no limit.

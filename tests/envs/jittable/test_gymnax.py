@@ -162,3 +162,5 @@ def test_errors_name_the_fix():
         gymnax_env("CartPole-v1", params={"max_steps": 3})
     with pytest.raises(ConfigError, match="does not take"):
         gymnax_env("CartPole-v1", size=3)
+    with pytest.raises(ConfigError, match=r'use its own limit, params={"max_steps_in_episode": '):
+        make_env("gymnax/CartPole-v1", 2, max_episode_steps=3)
