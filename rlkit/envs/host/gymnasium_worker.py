@@ -378,8 +378,11 @@ def _first(found: object) -> Any:
 def numbers(info: dict[Any, Any]) -> tuple[tuple[str, Any], ...]:
     """The numbers and arrays of numbers in `info`, by name.
 
-    Without names that are not text, and integers beyond float32.
+    Without names that are not text, and integers beyond float32. Raises `EnvContractError` unless
+    it is a dict.
     """
+    if not isinstance(info, Mapping):
+        raise EnvContractError(f"step returned {shown(info)} as its info; return a dict, or {{}}")
     return tuple(
         (name, value) for name, value in info.items() if isinstance(name, str) and _is_number(value)
     )

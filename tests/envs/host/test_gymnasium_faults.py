@@ -727,3 +727,15 @@ def test_a_reset_without_information_is_named():
         pytest.raises(EnvFailedError, match=r"an observation and a dict, got .*`return obs, {}`"),
     ):
         env.reset(jax.random.key(0))
+
+
+def test_the_last_step_of_an_episode_without_information_is_named():
+    class Silent(Clock):
+        def step(self, action):
+            return *super().step(action)[:4], None
+
+    adapter, actions = GymnasiumAdapter(Silent, 1, length=2), np.zeros(1, np.int32)
+    state, _ = adapter.reset(jax.random.key(0))
+    state, _ = adapter.step(None, state, actions)
+    with pytest.raises(EnvFailedError, match=r"step returned None as its info; return a dict"):
+        adapter.step(None, state, actions)
