@@ -54,9 +54,9 @@ from rlkit.types import Action, Key, Obs, TimeStep
 VECTORIZATIONS = ("sync", "async")
 CONTEXTS = ("forkserver", "spawn")
 SHARED_FLOATS = (np.float32, np.float64)  # that memory of several processes may hold
-# The adapter that owns each environment passed as an object: two adapters stepping the same one
-# would mix their episodes.
-_owners: weakref.WeakKeyDictionary[gymnasium.Env, object] = weakref.WeakKeyDictionary()
+# The adapter that owns each environment passed as an object, by its id, which holds while the
+# adapter has it: two adapters stepping the same one would mix their episodes.
+_owners: "weakref.WeakValueDictionary[int, GymnasiumAdapter]" = weakref.WeakValueDictionary()
 
 
 class GymnasiumAdapter:
@@ -148,7 +148,6 @@ class GymnasiumAdapter:
         self.share = WHOLE
         self._clear()
         self._resets = 0
-        self._token = object()
 
     @property
     def non_finite(self) -> NonFinite:
@@ -166,7 +165,7 @@ class GymnasiumAdapter:
         `key` is [], or [S] for S seeds.
         """
         if self.instance is not None:
-            _owners[self.instance] = self._token
+            _owners[id(self.instance)] = self
         env_seeds = seeds(key, self.num_envs, self.share)
         if self._pending:
             self.step_wait()
@@ -193,7 +192,7 @@ class GymnasiumAdapter:
         if self._run is None or self._pending:
             fix = "call step_wait first" if self._pending else "call reset first"
             raise EnvContractError(f"{self.name} cannot start a step now; {fix}")
-        if self.instance is not None and _owners.get(self.instance) is not self._token:
+        if self.instance is not None and _owners.get(id(self.instance)) is not self:
             raise EnvContractError(
                 f"{self.name} was reset through another adapter, so another run or evaluation uses"
                 " it too; create an environment for each"
@@ -263,7 +262,6 @@ class GymnasiumAdapter:
         fresh._pulse = Pulse()
         fresh._clear()
         fresh._resets = 0
-        fresh._token = object()
         return fresh
 
     def filmed(self) -> "GymnasiumAdapter":

@@ -402,6 +402,14 @@ def test_classes_callables_and_instances():
     assert [env.closed for env in built] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("own_hash", [None, lambda self: 0], ids=["no hash", "equal hashes"])
+def test_objects_that_are_equal_are_two_environments(own_hash):
+    """As dataclasses are."""
+    kind = type("Equal", (Clock,), {"__eq__": lambda self, other: True, "__hash__": own_hash})
+    for adapter, state, _ in [start(kind(), 1) for _ in range(2)]:
+        adapter.step(None, state, np.zeros(1, np.int32))
+
+
 def test_construction_starts_nothing_that_stays():
     built = []
     adapter = GymnasiumAdapter(lambda: built.append(Clock()) or built[-1], 4)
