@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import CloudpickleWrapper
-from gymnasium.wrappers import PassiveEnvChecker
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward, PassiveEnvChecker
 
 from rlkit.action_masks import has_mask
 from rlkit.envs.checking.compiled_env import Tell
@@ -103,6 +103,7 @@ def _findings(
     if counters := rollout.counters.going_on:
         findings.append(counting_on(name, counters))
     findings += [
+        *_statistics_findings(env, name),
         *_reward_findings(env, name, rollout),
         *_action_hints(env, name),
         *_mask_hints(name, rollout),
@@ -306,6 +307,18 @@ def _observation_hints(name: str, rollout: EnvRollout) -> Iterator[Finding]:
             "no change needed, unless you need more than 7 digits (then scale or subtract an"
             " offset)",
         )
+
+
+def _statistics_findings(env: gymnasium.Env, name: str) -> Iterator[Finding]:
+    """Wrappers that normalize by what they have seen; from here on, their statistics stay."""
+    for layer in _layers(env):
+        if isinstance(layer, NormalizeObservation | NormalizeReward):
+            layer.update_running_mean = False  # else no episode could be repeated
+            setting = "rewards" if isinstance(layer, NormalizeReward) else "observations"
+            what = f"{name} is wrapped in {type(layer).__name__}, whose statistics are its own"
+            why = "each environment has others, so evaluation shows the agent other numbers"
+            fix = f"leave it out, and train with normalize_{setting}=True"
+            yield Finding("warning", what, fix, why)
 
 
 def _reward_findings(env: gymnasium.Env, name: str, rollout: EnvRollout) -> Iterator[Finding]:

@@ -718,6 +718,16 @@ WARNINGS = {
     ),
     "method seed": (SeedMethod, r"has a method seed\(\)", "remove it"),
     "return_info": (ReturnInfo, "has a parameter return_info", "remove it"),
+    "own statistics": (
+        lambda: gymnasium.wrappers.NormalizeObservation(Sound()),
+        "is wrapped in NormalizeObservation, whose statistics are its own",
+        "normalize_observations=True",
+    ),
+    "of rewards": (
+        lambda: gymnasium.wrappers.NormalizeReward(Sound()),
+        "is wrapped in NormalizeReward, whose statistics are its own",
+        "normalize_rewards=True",
+    ),
 }
 INFOS = {
     "actions": (
