@@ -332,8 +332,8 @@ def _build(
 def _made(name: str, factory: Factory, arguments: dict[str, Any]) -> Any:
     """What the factory returns.
 
-    Raises `EnvContractError` if that is None, `ConfigError` for a missing package, and
-    `EnvFailedError` with its traceback if it raises anything else.
+    Raises `EnvContractError` if that is None, `ConfigError` for a batch of Gymnasium's or a missing
+    package, and `EnvFailedError` with its traceback if it raises anything else.
     """
     from rlkit.envs.host.gymnasium_build import build_failure
 
@@ -348,6 +348,7 @@ def _made(name: str, factory: Factory, arguments: dict[str, Any]) -> Any:
         raise build_failure(name, error) from error
     fix = "return the environment that it makes"
     require(made is not None, f"the factory of {name!r} returned None", fix, EnvContractError)
+    _require_no_vector(made)
     return made
 
 
@@ -389,12 +390,7 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
         f"{kind} is already a batch of environments",
         "use it as it is",
     )
-    vector = isinstance(env, gymnasium.vector.VectorEnv)
-    require(
-        not vector,
-        f"{kind} is one of Gymnasium's own batches",
-        "pass the class or id of a single environment; rlkit batches it",
-    )
+    _require_no_vector(env)
     if isinstance(env, gymnasium.Env):
         from rlkit.envs.host.gymnasium import GymnasiumAdapter
 
@@ -408,6 +404,17 @@ def _wrap(env: Any, num_envs: int, kwargs: dict[str, Any]) -> "EnvAdapter":
     )
     single = env if limit is None else TimeLimit(env, limit)
     return vectorize(single, num_envs, non_finite=non_finite)
+
+
+def _require_no_vector(env: object) -> None:
+    """Raises `ConfigError` for a batch of Gymnasium's."""
+    import gymnasium
+
+    require(
+        not isinstance(env, gymnasium.vector.VectorEnv),
+        f"{type(env).__name__} is one of Gymnasium's own batches",
+        "pass the class or id of a single environment; rlkit batches it",
+    )
 
 
 def _split(factory: Factory, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -289,6 +289,15 @@ def test_what_is_no_environment_is_refused():
         make_env("mine/Forgotten", 2)
 
 
+def test_batches_of_gymnasium_are_refused():
+    def makes():
+        return gymnasium.make_vec("CartPole-v1", 2)
+
+    for env in (makes, makes()):
+        with pytest.raises(ConfigError, match="is one of Gymnasium's own batches; pass"):
+            make_env(env, 2)
+
+
 @pytest.mark.parametrize(
     ("failure", "error", "message"),
     [
