@@ -240,6 +240,21 @@ def test_simultaneous_steps_share_no_parameters(second):
     assert Updater(steps=steps[1:], simultaneous=True).simultaneous
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "updater",
+    [
+        updater_of(group="c"),
+        updater_of(group=("a", "c")),
+        Updater(steps=(), target=TargetUpdate(groups=("c",))),
+    ],
+)
+def test_groups_that_the_agent_does_not_have_are_refused(updater):
+    wanted = "name the parameters 'c', which the agent does not have; choose one of a, b"
+    with pytest.raises(ConfigError, match=wanted):
+        updater.init(PARAMS)
+
+
 @pytest.mark.parametrize("simultaneous", [False, True])
 def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on(simultaneous):
     def bad(agent, params, target_params, batch, key):
