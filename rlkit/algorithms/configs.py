@@ -287,14 +287,14 @@ def check_rollout(
     require(
         length is None or steps % length == 0,
         f"sequence_length={length} does not divide num_steps={steps}",
-        f"use sequence_length={_nearest_divisors(steps, length or 1)}",
+        f"use sequence_length={nearest_divisors(steps, length or 1)}",
     )
     if isinstance(config, A2CConfig):
         return
     sequences = num_envs * steps // (length or steps)
     size = sequences if has_memory else num_envs * steps
     what = "sequences" if has_memory else "samples"
-    fix = f"use num_minibatches={_nearest_divisors(size, config.num_minibatches)}"
+    fix = f"use num_minibatches={nearest_divisors(size, config.num_minibatches)}"
     require(
         size % config.num_minibatches == 0,
         f"num_minibatches={config.num_minibatches} does not divide the {size} {what} of a rollout"
@@ -319,7 +319,7 @@ def _without_memory(name: str, value: int | None) -> tuple[str, str]:
     )
 
 
-def _nearest_divisors(size: int, wanted: int) -> str:
+def nearest_divisors(size: int, wanted: int) -> str:
     """The three divisors of `size` that are nearest to `wanted`."""
     small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
     divisors = {*small, *(size // n for n in small)}

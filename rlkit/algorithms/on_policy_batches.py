@@ -11,6 +11,7 @@ from jax import Array
 
 from rlkit.agents.base import OUTPUTS, ActorCriticAgent, Outputs, StateValueAgent
 from rlkit.algorithms.batch_builder import Plan
+from rlkit.algorithms.configs import nearest_divisors
 from rlkit.algorithms.sequences import (
     SequenceDataset,
     as_inputs,
@@ -18,7 +19,7 @@ from rlkit.algorithms.sequences import (
     in_sequences,
     values_after,
 )
-from rlkit.errors import require_counts, require_share
+from rlkit.errors import require, require_counts, require_share
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.over_devices import moments
 from rlkit.ops.returns import gae
@@ -78,12 +79,18 @@ class Minibatches:
     def draw(self, dataset: PyTree, key: Key) -> Array:
         """Indices [num_epochs · num_minibatches, M]: every sample (or sequence) once per epoch.
 
-        The key is consumed.
+        The key is consumed. Raises `ConfigError` if they cannot be divided equally.
         """
         if isinstance(dataset, SequenceDataset):
-            size = dataset.num_sequences
+            size, what = dataset.num_sequences, "sequences"
         else:
-            size = jax.tree.leaves(dataset)[0].shape[0]
+            size, what = jax.tree.leaves(dataset)[0].shape[0], "samples"
+        require(
+            size % self.num_minibatches == 0,
+            f"num_minibatches={self.num_minibatches} does not divide the {size} {what} of a"
+            " rollout",
+            f"use num_minibatches={nearest_divisors(size, self.num_minibatches)}",
+        )
         if self.num_minibatches == 1:  # the order within a batch changes nothing
             return jnp.broadcast_to(jnp.arange(size), (self.num_epochs, size))
         orders = jax.vmap(lambda k: shuffled_indices(k, size))(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from rlkit.algorithms.finite import finite_or
+from rlkit.errors import require
 from rlkit.ops.running_stats import fold
 from rlkit.types import LearnerState, Rollout
 
@@ -11,9 +12,17 @@ from rlkit.types import LearnerState, Rollout
 def fold_returns(
     learner: LearnerState, rollout: Rollout, axis_name: str | None = None
 ) -> LearnerState:
-    """Adds the rollout's discounted returns to the statistics that scale rewards, if any."""
+    """Adds the rollout's discounted returns to the statistics that scale rewards, if any.
+
+    Raises `ConfigError` if the collector did not count them.
+    """
     if learner.reward_stats is None:
         return learner
+    require(
+        "discounted_return" in rollout.extras,
+        "normalize_rewards=True needs discounted returns, which the collector does not count",
+        "give it reward_discount, such as Collector(num_steps=128, reward_discount=0.99)",
+    )
     returns = rollout.extras["discounted_return"]
     stats = fold(learner.reward_stats, returns, axis_name)
     return learner.replace(reward_stats=finite_or(stats, learner.reward_stats))

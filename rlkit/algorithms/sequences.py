@@ -12,6 +12,8 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
+from rlkit.algorithms.configs import nearest_divisors
+from rlkit.errors import require
 from rlkit.ops.rows import flatten
 from rlkit.types import Carry, Obs, PyTree, Rollout, Sequences
 
@@ -75,8 +77,15 @@ def values_after(value: Callable[[Any], Array], rollout: Rollout, obs: Obs, next
 def in_sequences(rollout: Rollout, samples: Any, length: int | None) -> SequenceDataset:
     """The samples of a rollout, leaves [T, N, ...], cut every `length` steps (None: T).
 
-    Each sequence begins with the memory that the rollout had there.
+    Each sequence begins with the memory that the rollout had there. Raises `ConfigError` if the
+    steps cannot be cut so.
     """
+    num_steps = len(rollout.reward)
+    require(
+        num_steps % (length or num_steps) == 0,
+        f"sequence_length={length} does not divide num_steps={num_steps}",
+        f"use sequence_length={nearest_divisors(num_steps, length or num_steps)}",
+    )
 
     def cut(x: Array) -> Array:  # [T, N, ...] -> [L, T/L · N, ...]
         pieces = x.reshape(-1, length or len(x), *x.shape[1:])

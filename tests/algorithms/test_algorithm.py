@@ -24,6 +24,7 @@ from rlkit.ops.running_stats import fold, init_stats, normalize
 from rlkit.xla_cpu.packing import Packed, Packing
 
 TINY = PPOConfig(num_steps=8, num_epochs=1, num_minibatches=1)
+IN_FIVE = ppo(dataclasses.replace(TINY, num_minibatches=5)).batch_builder
 SCALAR = jax.ShapeDtypeStruct((), jnp.float32)
 
 
@@ -294,6 +295,20 @@ def test_minibatches_that_do_not_divide(make_env, make_agent):
         ),
     ):
         check_compatible(algorithm, make_agent(env), env)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_builder": IN_FIVE}, "num_minibatches=5 does not divide the 32 samples"),
+        ({"normalize_rewards": True}, r"discounted returns, .*; give it reward_discount, such as"),
+    ],
+)
+def test_parts_that_do_not_fit(key, make_env, make_agent, one_iteration, change, message):
+    env = make_env()
+    agent, algorithm = make_agent(env), dataclasses.replace(ppo(TINY), **change)
+    with pytest.raises(ConfigError, match=message):
+        one_iteration(algorithm, agent, env, key)
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,13 @@ def test_minibatches_hold_whole_sequences(key):
             assert restart == [first == 7, False, first == 0]
             seen.add(first)
     assert seen == {0, 1, 6, 7}
+    for settings, message in (
+        ({"sequence_length": 4}, "sequence_length=4 does not divide num_steps=6; use .*=2 or 3"),
+        ({"num_minibatches": 3}, "num_minibatches=3 does not divide the 2 sequences of a rollout"),
+    ):
+        minibatches = Minibatches(**settings)
+        with pytest.raises(ConfigError, match=message):
+            minibatches.draw(minibatches.dataset(rollout, samples), key)
 
 
 class Sums:
