@@ -89,13 +89,17 @@ def steps_in_a_loop(
     x: Obs,
     restart: Array,
 ) -> tuple[Carry, Array]:
-    """`step` over the first axis of `x`, with the initial memory where `restart` [L, B]."""
+    """`step` over the first axis of `x`, with the initial memory where `restart` [L, B].
+
+    The memory keeps its dtypes, in whatever others `step` computes.
+    """
     length, batch = restart.shape
     initial = jax.tree.map(lambda new, x: new.astype(x.dtype), initial_carry(batch), carry)
 
     def one(carry: Carry, row: tuple[Obs, Array]) -> tuple[Carry, Array]:
         x, restart = row
-        return step(where_rows(restart, initial, carry), x)
+        after, out = step(where_rows(restart, initial, carry), x)
+        return jax.tree.map(lambda new, old: new.astype(old.dtype), after, carry), out
 
     if length == 1:  # to act, which needs no loop
         carry, out = one(carry, jax.tree.map(lambda x: x[0], (x, restart)))

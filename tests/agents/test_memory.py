@@ -374,6 +374,31 @@ def test_bfloat16_keeps_its_types_over_a_sequence(key):
         jax.tree.map(lambda a, b: np.testing.assert_equal(a.dtype, b.dtype), after, carry)
 
 
+class Counts(nnx.Module):
+    """A memory that computes in float32 whatever it is given, such as for observed integers."""
+
+    def initial_carry(self, num_envs):
+        return jnp.zeros((num_envs, WIDTH))
+
+    def __call__(self, carry, obs):
+        carry = 0.9 * carry + obs.astype(jnp.float32)
+        return carry, carry
+
+
+def test_a_memory_of_ones_own_may_compute_in_float32(key):
+    """A sequence and its steps one by one give the same, but for rounding between two steps."""
+    config = rlkit.QNetworkConfig(precision="bfloat16")
+    agent = rlkit.q_network(OBS, SPACES["discrete"], config, torso=lambda rngs: Counts())
+    x, restart = some_inputs(key)
+    carry, params = agent.initial_carry(BATCH), agent.init(key)
+    steps = Sequences(obs=x, carry=carry, restart=jnp.zeros_like(restart))
+    for obs in x:
+        _, carry = agent.exploit(params, obs, carry, key)
+    assert carry.dtype == jnp.float32
+    last, _ = agent.network.apply(params, steps)
+    assert_close(last, carry, atol=0.1)
+
+
 def test_min_gru_remembers_as_long_in_bfloat16(key):
     """Its slowest units change by a thousandth in a step, which bfloat16 would round away; and
     steps one by one, as an agent acts, would not add up to the sequence that it learns from.
