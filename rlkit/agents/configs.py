@@ -76,7 +76,7 @@ class ActorCriticConfig(NetworkConfig):
         require(
             is_default or not self.use_sde,
             f"initial_std={self.initial_std} has no effect with use_sde=True",
-            "set log_std_init instead",
+            "set it to its default (--initial-std 1), and log_std_init in its place",
         )
 
 
@@ -230,7 +230,7 @@ def _check_sde(use_sde: bool, sde_sample_freq: int | None) -> None:
     require(
         use_sde or not _is_count(sde_sample_freq),
         f"sde_sample_freq={sde_sample_freq} has no effect without gSDE",
-        "set use_sde=True as well, or leave it out",
+        "set it to None (--sde-sample-freq None), or set use_sde=True as well",
     )
 
 

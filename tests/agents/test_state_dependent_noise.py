@@ -278,9 +278,9 @@ def test_settings_that_contradict_each_other_are_refused():
     with pytest.raises(ConfigError, match=r'use_sde=True and noise_color="pink" .*; leave one'):
         SoftActorCriticConfig(use_sde=True, noise_color="pink")
     for kind in (ActorCriticConfig, SoftActorCriticConfig):
-        with pytest.raises(ConfigError, match=r"sde_sample_freq=4 has no effect .*use_sde=True"):
+        with pytest.raises(ConfigError, match=r"sde_sample_freq=4 has no .*--sde-sample-freq None"):
             kind(sde_sample_freq=4)
-    with pytest.raises(ConfigError, match=r"initial_std=0.5 has no effect .*log_std_init"):
+    with pytest.raises(ConfigError, match=r"initial_std=0.5 has no effect .*--initial-std 1\)"):
         ActorCriticConfig(use_sde=True, initial_std=0.5)
     with pytest.raises(ConfigError, match="pass DiscreteSoftActorCriticConfig"):
         discrete_soft_actor_critic(OBS, spaces.Discrete(2), SoftActorCriticConfig(use_sde=True))
