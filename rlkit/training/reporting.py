@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
+from gymnasium.spaces import Box
 
 from rlkit.agents.base import remembers
 from rlkit.agents.configs import NetworkConfig
@@ -15,7 +16,7 @@ from rlkit.algorithms.metrics import SKIPPED, split_each
 from rlkit.algorithms.replay_buffer import ReplaySettings
 from rlkit.envs.base import env_name
 from rlkit.errors import RlkitError, require
-from rlkit.spaces import has_floats
+from rlkit.spaces import has_floats, leaves
 from rlkit.training.compile.devices import DATA
 from rlkit.training.core.module import Module, RLModule
 from rlkit.training.files.checkpoint_items import without_replay
@@ -453,7 +454,8 @@ def settings_announcements(run: Run) -> list[str]:
         )
     _, hyperparameters = algorithm.spec or ("", None)
     _, network = agent.spec or ("", None)
-    return [*told, *unused_settings(hyperparameters, network)]
+    acts_in_box = any(isinstance(leaf, Box) for leaf in leaves(module.env.action_space))
+    return [*told, *unused_settings(hyperparameters, network, acts_in_box=acts_in_box)]
 
 
 def encoding_announcements(run: Run) -> list[str]:

@@ -183,6 +183,15 @@ def test_settings_without_effect_are_told(config, network, told):
 
 
 @pytest.mark.fast
+def test_a_standard_deviation_is_told_of_where_no_action_has_one():
+    network = ActorCriticConfig(initial_std=0.5)
+    assert unused_settings(PPOConfig(), network) == []
+    assert unused_settings(PPOConfig(), network, acts_in_box=False) == [
+        "initial_std=0.5 has no effect on discrete actions"
+    ]
+
+
+@pytest.mark.fast
 def test_each_of_several_devices_has_as_many_sequences():
     """64 steps in sequences of 20 are 4 of them, on one device and on four together."""
     whole = UniformReplay(capacity=1000, batch_size=64, gamma=0.9, sequence_length=20)

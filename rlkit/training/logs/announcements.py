@@ -69,10 +69,13 @@ def replay_refilled(env_steps: int) -> str:
     )
 
 
-def unused_settings(hyperparameters: object, network: object) -> list[str]:
+def unused_settings(
+    hyperparameters: object, network: object, *, acts_in_box: bool = True
+) -> list[str]:
     """The settings that were changed, by a preset perhaps, and that the others make ineffective.
 
-    Both are configs, of an algorithm and its agent, or anything else.
+    Both are configs, of an algorithm and its agent, or anything else. `acts_in_box` says whether
+    any part of the actions is a Box.
     """
     fixed = getattr(hyperparameters, "temperature", None)
     no_sde = getattr(network, "use_sde", True) is False
@@ -80,6 +83,7 @@ def unused_settings(hyperparameters: object, network: object) -> list[str]:
     with_fixed = f"with a fixed temperature ({fixed})"
     candidates = (
         (network, "log_std_init", no_sde, "without gSDE (use_sde=True)"),
+        (network, "initial_std", not acts_in_box, "on discrete actions"),
         (hyperparameters, "importance_exponent", no_priorities, "without prioritised replay"),
         (hyperparameters, "target_entropy", fixed is not None, with_fixed),
         (hyperparameters, "target_entropy_ratio", fixed is not None, with_fixed),
