@@ -16,7 +16,8 @@ ATOMS = (str, bytes, int, float, complex, bool, type(None), spaces.Space, type)
 def same(one: object, other: object) -> bool:
     """Whether two objects have equal types and fields, all the way down.
 
-    Functions are the same if their code is, and what they close over. Objects without fields that
+    Functions are the same if their code is, and what they close over; classes that a function
+    defines, if their bases and members are. Objects without fields that
     compare by identity are taken for the same; fields that a dataclass does not compare are not.
     """
     return _same(one, other, set())
@@ -28,6 +29,9 @@ def _same(one: Any, other: Any, seen: set[tuple[int, int]]) -> bool:
     if type(one) is not type(other):
         return False
     seen.add((id(one), id(other)))  # two that hold themselves are compared once
+    if isinstance(one, type) and "<locals>" in one.__qualname__:
+        pairs = zip(_class_parts(one), _class_parts(other), strict=True)
+        return all(_same(*pair, seen) for pair in pairs)
     if isinstance(one, ATOMS):
         return bool(one == other) or (one != one and other != other)
     if isinstance(one, np.ndarray | np.generic | jax.Array):
@@ -64,6 +68,13 @@ def _inside(value: Any) -> list[Any]:
         left_out = {field.name for field in dataclasses.fields(value) if not field.compare}
         fields = {name: field for name, field in fields.items() if name not in left_out}
     return [(name, fields[name]) for name in sorted(fields) if not name.startswith("_")]
+
+
+def _class_parts(one: type) -> list[Any]:
+    """The name of a class, its bases and its members, without those that Python adds."""
+    left_out = {"__dict__", "__weakref__"}
+    members = {name: member for name, member in vars(one).items() if name not in left_out}
+    return [one.__module__, one.__qualname__, one.__bases__, members]
 
 
 def _content(cell: types.CellType) -> Any:

@@ -4,9 +4,11 @@ import dataclasses
 import enum
 
 import algorithm_rows
+import jax
 import numpy as np
 import pytest
 import yaml
+from flax import nnx
 from gymnasium import spaces
 from untrained_policies import ACTIONS, OBSERVATIONS, policy_of
 
@@ -171,3 +173,37 @@ def test_agents_of_equal_settings_are_the_same(name, observations):
     action = ACTIONS["box"]
     one, other = (policy_of(name, OBSERVATIONS[observations], action).agent for _ in range(2))
     assert one is not other and same(one, other)
+
+
+def torso_of(width: int):
+    class Torso(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs):
+            self.layer = nnx.Linear(3, width, rngs=rngs)
+
+        def __call__(self, obs: jax.Array) -> jax.Array:
+            return nnx.relu(self.layer(obs))
+
+    return Torso
+
+
+def test_classes_made_by_the_same_function_are_the_same():
+    """As of an agent with a name, whose factory defines the torso."""
+
+    def agent(width: int):
+        return rlkit.actor_critic(OBSERVATIONS["floats"], ACTIONS["box"], torso=torso_of(width))
+
+    assert torso_of(8) is not torso_of(8)
+    assert same(agent(8), agent(8))
+    assert not same(agent(8), agent(16))
+
+
+def test_other_classes_of_a_function_are_not_the_same():
+    def of(number: int, base: type = object):
+        class Part(base):
+            weight = number
+
+        return Part
+
+    assert same(of(1), of(1))
+    assert not same(of(1), of(2))
+    assert not same(of(1), of(1, Place))
