@@ -49,7 +49,7 @@ class SweepConfig:
     """
     group_size: PositiveInt | None = None
     """Most trials that one program trains, which is what a launcher places on a machine; None: as
-    many as fit into the memory of the one that plans.
+    many as fit into half of the memory of `devices` devices like those of the one that plans.
     """
 
     def __post_init__(self) -> None:

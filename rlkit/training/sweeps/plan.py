@@ -34,7 +34,7 @@ class Plan:
 def planned(files: SweepFiles, changes: Sequence[PlainData], first: int) -> Plan:
     """The plan of a batch of trials, as it was written before, or made and written now.
 
-    Groups depend on the memory of the machine that plans: all that train them, and those that
+    Groups depend on the devices of the machine that plans: all that train them, and those that
     continue the sweep, read them. Raises `ConfigError` if a trial cannot be trained.
     """
     if (text := files.store.read(files.plan(first))) is not None:
