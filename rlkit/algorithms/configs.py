@@ -60,7 +60,7 @@ class PPOConfig(OptimizerConfig):
     entropy_coef: Annotated[float, Ge(0)] = 0.01
     """Weight of the entropy bonus."""
     value_coef: Annotated[float, Ge(0)] = 0.5
-    """Weight of the value loss."""
+    """Weight of the value loss, half the squared error."""
     normalize_advantages: bool = True
     """Standardise advantages within each minibatch."""
     normalize_observations: bool = False
@@ -94,7 +94,7 @@ class A2CConfig(OptimizerConfig):
     entropy_coef: Annotated[float, Ge(0)] = 0.0
     """Weight of the entropy bonus."""
     value_coef: Annotated[float, Ge(0)] = 0.5
-    """Weight of the value loss."""
+    """Weight of the value loss, the squared error."""
     normalize_advantages: bool = False
     """Standardise advantages within each rollout."""
     normalize_observations: bool = False

@@ -10,7 +10,7 @@ Group = str | tuple[str, ...] | None
 
 def group_names(group: Group) -> tuple[str | None, ...]:
     """The names in a group; (None,) for all parameters."""
-    return group if isinstance(group, tuple) else (group,)
+    return tuple(group) if isinstance(group, tuple | list) else (group,)
 
 
 def select_group(params: Params, group: Group) -> PyTree:

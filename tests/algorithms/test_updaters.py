@@ -255,6 +255,17 @@ def test_groups_that_the_agent_does_not_have_are_refused(updater):
         updater.init(PARAMS)
 
 
+def test_several_groups_may_be_a_list():
+    updater = Updater(
+        steps=(GradientStep(loss=quadratic, optimizer=optax.sgd(0.1), group=["b", "a"]),),
+        target=TargetUpdate(groups=["b"]),
+        simultaneous=True,
+    )
+    learner, metrics = updater.step(None, learner_for(updater), 1.0, jax.random.key(0))[:2]
+    np.testing.assert_allclose(learner.params["a"], [0.9, 1.8], rtol=1e-6)
+    assert {"b_loss", "b_grad_norm"} <= set(metrics) and set(learner.target_params) == {"b"}
+
+
 @pytest.mark.parametrize("simultaneous", [False, True])
 def test_a_skipped_step_of_one_group_is_counted_and_the_others_go_on(simultaneous):
     def bad(agent, params, target_params, batch, key):
