@@ -1,5 +1,6 @@
 """What README and docs say is true: Python runs, commands parse, links lead somewhere."""
 
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -183,6 +184,18 @@ def test_links_lead_somewhere(page):
         if path != MIXTURE
     ]
     assert [str(path) for path in paths if not path.exists()] == []
+
+
+def names(page: Path) -> list[str]:
+    """What prose names of rlkit, such as `rlkit.envs.TimeLimit`; blocks of code are left out."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return re.findall(r"`(rlkit(?:\.\w+)+)\b[^`]*`", text)
+
+
+@pytest.mark.parametrize("page", PROSE, ids=name)
+def test_names_exist(page):
+    for dotted in names(page):
+        assert pkgutil.resolve_name(dotted) is not None, dotted
 
 
 def long_lines(text: str) -> list[int]:

@@ -1,5 +1,6 @@
 from .base import EnvAdapter, JaxEnv
 from .checking.check_env import CheckReport, check_env
+from .host.base import HostAdapter
 from .host.envpool import EnvPoolAdapter
 from .host.gymnasium import GymnasiumAdapter
 from .host.resume_by_replay import ResumeByReplay
@@ -26,6 +27,7 @@ __all__ = [
     "GymnasiumAdapter",
     "GymnaxAdapter",
     "GymnaxEnv",
+    "HostAdapter",
     "JaxEnv",
     "RescaleAction",
     "ResumeByReplay",
