@@ -351,22 +351,22 @@ def test_a_state_of_an_earlier_reset_is_refused():
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
 def test_threads_start_with_reset_and_end_with_close():
-    def count():
-        return len(os.listdir("/proc/self/task"))
+    def threads():
+        return set(os.listdir("/proc/self/task"))
 
-    # Whatever threads JAX starts, it has started now.
+    # Whatever threads JAX starts, it has started now; some of those may end at any time.
     key = jax.random.split(jax.random.key(0), 2)[0]
-    before = count()
+    before = threads()
     adapter = EnvPoolAdapter("HalfCheetah-v5", 4, num_threads=3)
-    assert count() == before
+    assert not threads() - before
     adapter.close()
     for _ in range(2):
         adapter.reset(key)
-        assert count() >= before + 3
+        assert len(threads() - before) >= 3
         adapter.step_async(np.zeros((4, 6), np.float32))
         adapter.close()  # in the middle of a step
         adapter.close()
-        assert count() == before
+        assert not threads() - before
 
 
 @pytest.mark.parametrize(
