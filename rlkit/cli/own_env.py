@@ -55,6 +55,13 @@ def check_run(env_id: object, *, typed: str | None, run_dir: str) -> None:
     """Raises unless the user typed the run's `env_id`, or did not need to."""
     if typed is not None:
         require(
+            env_id is not None,
+            f"{run_dir} was trained on an environment that was built in Python, which no --env"
+            " can name",
+            f"load its policy by rlkit.load_policy({run_dir!r}, env=...), or continue it from its"
+            ' own script, with TrainerConfig(restore_checkpoint="auto")',
+        )
+        require(
             typed == env_id,
             f"{run_dir} was trained on {env_id}, got --env {typed}",
             f"use that id: --env {env_id}" if is_class_id(env_id) else "leave out --env",

@@ -248,6 +248,16 @@ def test_files_never_import_code(command, hostile_run, capsys, tmp_path, monkeyp
 
 
 @pytest.mark.fast
+@pytest.mark.parametrize("command", ["resume", "evaluate"])
+def test_no_flag_names_an_environment_built_in_python(command, hostile_run, capsys, tmp_path):
+    settings = {**hostile_run, "custom": ["env"], "env": {"type": "GymnasiumAdapter"}}
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump(settings))
+    error = failure(capsys, command, "run", "--env", "my_package.walks:Walk5")
+    assert "run was trained on an environment that was built in Python" in error
+    assert "rlkit.load_policy('run', env=...)" in error
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize(
     "env_id",
     [
