@@ -31,6 +31,7 @@ PROSE = [
     *PAGES,
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "benchmarks").glob("*.md")),
     *sorted((ROOT / "rlkit").rglob("*.md")),
 ]
