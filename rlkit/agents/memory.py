@@ -82,6 +82,12 @@ def has_memory(torso: object) -> bool:
     return hasattr(torso, "initial_carry")
 
 
+def _as_before(new: Array, old: Array) -> Array:
+    """`new` in the dtype of `old`, unless more than precision would be lost."""
+    is_kept = jnp.can_cast(new.dtype, old.dtype, "same_kind")
+    return new.astype(old.dtype) if is_kept else new
+
+
 def steps_in_a_loop(
     step: Callable[[Carry, Obs], tuple[Carry, Array]],
     initial_carry: Callable[[int], Carry],
@@ -91,7 +97,7 @@ def steps_in_a_loop(
 ) -> tuple[Carry, Array]:
     """`step` over the first axis of `x`, with the initial memory where `restart` [L, B].
 
-    The memory keeps its dtypes, in whatever others `step` computes.
+    Floats of the memory keep their dtypes, in whatever others `step` computes.
     """
     length, batch = restart.shape
     initial = jax.tree.map(lambda new, x: new.astype(x.dtype), initial_carry(batch), carry)
@@ -99,7 +105,7 @@ def steps_in_a_loop(
     def one(carry: Carry, row: tuple[Obs, Array]) -> tuple[Carry, Array]:
         x, restart = row
         after, out = step(where_rows(restart, initial, carry), x)
-        return jax.tree.map(lambda new, old: new.astype(old.dtype), after, carry), out
+        return jax.tree.map(_as_before, after, carry), out
 
     if length == 1:  # to act, which needs no loop
         carry, out = one(carry, jax.tree.map(lambda x: x[0], (x, restart)))

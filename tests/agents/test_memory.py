@@ -553,3 +553,14 @@ def test_critics_that_cannot_have_memory_are_refused():
         rlkit.discrete_soft_actor_critic(
             OBS, SPACES["discrete"], discrete, critic_torso=lambda rngs: Averages()
         )
+
+
+def test_a_memory_of_integers_is_not_rounded_in_silence():
+    def step(memory, x):
+        return 0.5 * memory + x, memory
+
+    zeros = jnp.zeros(BATCH, jnp.int32)
+    with pytest.raises(TypeError, match="carry"):
+        steps_in_a_loop(
+            step, lambda _: zeros, zeros, jnp.full((3, BATCH), 1.7), jnp.zeros((3, BATCH), bool)
+        )
