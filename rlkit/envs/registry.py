@@ -344,7 +344,7 @@ def _made(name: str, factory: Factory, arguments: dict[str, Any]) -> Any:
     except ImportError as error:
         fix = "install what is missing"
         raise ConfigError(f"{name} cannot be built without a package ({error}); {fix}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise build_failure(name, error) from error
     fix = "return the environment that it makes"
     require(made is not None, f"the factory of {name!r} returned None", fix, EnvContractError)

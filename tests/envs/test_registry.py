@@ -302,10 +302,11 @@ def test_batches_of_gymnasium_are_refused():
     ("failure", "error", "message"),
     [
         (ZeroDivisionError("by 0"), EnvFailedError, r"ZeroDivisionError: by 0; fix .*\n.*in makes"),
+        (SystemExit(3), EnvFailedError, "SystemExit: 3; fix"),
         (ModuleNotFoundError("no maze"), ConfigError, r"without a package \(no maze\); install"),
         (ConfigError("too large; use 3"), ConfigError, "^too large; use 3$"),
     ],
-    ids=["raises", "imports", "refuses"],
+    ids=["raises", "exits", "imports", "refuses"],
 )
 def test_a_factory_that_raises_is_named(failure, error, message):
     def makes(goal=3):
