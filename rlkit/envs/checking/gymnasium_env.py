@@ -1,5 +1,6 @@
 """Checks of a single `gymnasium.Env`: Gymnasium's own checker, and what it does not cover."""
 
+import contextlib
 import inspect
 import re
 import warnings
@@ -64,7 +65,11 @@ def host_findings(
     """
     setting = chosen(non_finite, env.unwrapped)
     _silence_passive_checker(env)
-    with preserve_generators(), warnings.catch_warnings(record=True) as caught:
+    with (
+        preserve_generators(),
+        _preserved_averaging(env),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         recipe = type(env.unwrapped) if pickled is None else pickled
         findings, measured = _findings(env, name, num_steps, seed, tell, recipe, setting)
@@ -309,8 +314,20 @@ def _observation_hints(name: str, rollout: EnvRollout) -> Iterator[Finding]:
         )
 
 
+@contextlib.contextmanager
+def _preserved_averaging(env: gymnasium.Env) -> Iterator[None]:
+    """Afterwards, statistics of wrappers go on or stay as before."""
+    layers = [x for x in _layers(env) if isinstance(x, NormalizeObservation | NormalizeReward)]
+    before = [layer.update_running_mean for layer in layers]
+    try:
+        yield
+    finally:
+        for layer, goes_on in zip(layers, before, strict=True):
+            layer.update_running_mean = goes_on
+
+
 def _statistics_findings(env: gymnasium.Env, name: str) -> Iterator[Finding]:
-    """Wrappers that normalize by what they have seen; from here on, their statistics stay."""
+    """Wrappers that normalize by what they have seen; until the end, their statistics stay."""
     for layer in _layers(env):
         if isinstance(layer, NormalizeObservation | NormalizeReward):
             layer.update_running_mean = False  # else no episode could be repeated

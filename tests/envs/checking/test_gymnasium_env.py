@@ -1117,3 +1117,9 @@ def test_nan_is_a_warning_where_it_ends_the_episode(env, arguments):
     report = check_env(env, env_arguments=arguments)
     (warning,) = [finding for finding in report.warnings if "NaN" in finding.what]
     assert "episode ends there" in warning.why
+
+
+def test_statistics_of_wrappers_go_on_after_a_check():
+    env = gymnasium.wrappers.NormalizeObservation(Sound())
+    check_env(env, raise_on_error=False)
+    assert env.update_running_mean
