@@ -284,23 +284,19 @@ def check_rollout(
     """Raises `ConfigError` unless a rollout can be cut into sequences and minibatches."""
     steps, length = config.num_steps, config.sequence_length
     require(has_memory or length is None, *_without_memory("sequence_length", length))
-    require(
-        length is None or steps % length == 0,
-        f"sequence_length={length} does not divide num_steps={steps}",
-        f"use sequence_length={nearest_divisors(steps, length or 1)}",
-    )
+    require_divides("sequence_length", length or steps, steps, f"num_steps={steps}")
     if isinstance(config, A2CConfig):
         return
     sequences = num_envs * steps // (length or steps)
     size = sequences if has_memory else num_envs * steps
     what = "sequences" if has_memory else "samples"
-    fix = f"use num_minibatches={nearest_divisors(size, config.num_minibatches)}"
-    require(
-        size % config.num_minibatches == 0,
-        f"num_minibatches={config.num_minibatches} does not divide the {size} {what} of a rollout"
-        f" (num_envs={num_envs} x num_steps={steps}"
+    require_divides(
+        "num_minibatches",
+        config.num_minibatches,
+        size,
+        f"the {size} {what} of a rollout (num_envs={num_envs} x num_steps={steps}"
         f"{f', in sequences of {length or steps} for the memory' if has_memory else ''})",
-        f"{fix}, or more environments, or a shorter sequence_length" if has_memory else fix,
+        ", or more environments, or a shorter sequence_length" if has_memory else "",
     )
 
 
@@ -319,7 +315,16 @@ def _without_memory(name: str, value: int | None) -> tuple[str, str]:
     )
 
 
-def nearest_divisors(size: int, wanted: int) -> str:
+def require_divides(name: str, value: int, size: int, whole: str, other_fix: str = "") -> None:
+    """Raises `ConfigError` unless the setting `name` cuts the `size` parts of `whole` equally."""
+    require(
+        size % value == 0,
+        f"{name}={value} does not divide {whole}",
+        f"use {name}={_nearest_divisors(size, value)}{other_fix}",
+    )
+
+
+def _nearest_divisors(size: int, wanted: int) -> str:
     """The three divisors of `size` that are nearest to `wanted`."""
     small = [n for n in range(1, math.isqrt(size) + 1) if size % n == 0]
     divisors = {*small, *(size // n for n in small)}

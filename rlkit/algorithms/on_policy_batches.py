@@ -11,7 +11,7 @@ from jax import Array
 
 from rlkit.agents.base import OUTPUTS, ActorCriticAgent, Outputs, StateValueAgent
 from rlkit.algorithms.batch_builder import Plan
-from rlkit.algorithms.configs import nearest_divisors
+from rlkit.algorithms.configs import require_divides
 from rlkit.algorithms.sequences import (
     SequenceDataset,
     as_inputs,
@@ -19,7 +19,7 @@ from rlkit.algorithms.sequences import (
     in_sequences,
     values_after,
 )
-from rlkit.errors import require, require_counts, require_share
+from rlkit.errors import require_counts, require_share
 from rlkit.ops.losses import explained_variance, standardize
 from rlkit.ops.over_devices import moments
 from rlkit.ops.returns import gae
@@ -85,12 +85,8 @@ class Minibatches:
             size, what = dataset.num_sequences, "sequences"
         else:
             size, what = jax.tree.leaves(dataset)[0].shape[0], "samples"
-        require(
-            size % self.num_minibatches == 0,
-            f"num_minibatches={self.num_minibatches} does not divide the {size} {what} of a"
-            " rollout",
-            f"use num_minibatches={nearest_divisors(size, self.num_minibatches)}",
-        )
+        whole = f"the {size} {what} of a rollout"
+        require_divides("num_minibatches", self.num_minibatches, size, whole)
         if self.num_minibatches == 1:  # the order within a batch changes nothing
             return jnp.broadcast_to(jnp.arange(size), (self.num_epochs, size))
         orders = jax.vmap(lambda k: shuffled_indices(k, size))(

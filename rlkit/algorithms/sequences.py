@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from rlkit.algorithms.configs import nearest_divisors
-from rlkit.errors import require
+from rlkit.algorithms.configs import require_divides
 from rlkit.ops.rows import flatten
 from rlkit.types import Carry, Obs, PyTree, Rollout, Sequences
 
@@ -81,11 +80,7 @@ def in_sequences(rollout: Rollout, samples: Any, length: int | None) -> Sequence
     steps cannot be cut so.
     """
     num_steps = len(rollout.reward)
-    require(
-        num_steps % (length or num_steps) == 0,
-        f"sequence_length={length} does not divide num_steps={num_steps}",
-        f"use sequence_length={nearest_divisors(num_steps, length or num_steps)}",
-    )
+    require_divides("sequence_length", length or num_steps, num_steps, f"num_steps={num_steps}")
 
     def cut(x: Array) -> Array:  # [T, N, ...] -> [L, T/L · N, ...]
         pieces = x.reshape(-1, length or len(x), *x.shape[1:])
