@@ -109,7 +109,7 @@ GOALS: dict[str, Goal] = {
     ),
     "dqn/gymnax/MountainCar-v0": Goal(bar=-105, published=f"{_ZOO} -100.8 (120k, 1 run)"),
     "dqn/gymnasium/MountainCar-v0": Goal(bar=-105, published=f"{_ZOO} -100.8 (120k, 1 run)"),
-    "qr_dqn/gymnax/CartPole-v1": Goal(bar=400, published=f"{_ZOO} 500 (50k, 1 run)"),
+    "qr_dqn/gymnax/CartPole-v1": Goal(bar=475, published=f"{_ZOO} 500 (50k, 1 run)"),
     "pqn/gymnax/CartPole-v1": Goal(
         bar=475, published="CleanRL 495.1 ± 6.9 (training return, 500k, 3 seeds)"
     ),
