@@ -32,6 +32,17 @@ def test_wrappers_follow_what_they_wrap_follows():
     assert not follows(PassesOn(object()), JaxEnv)
 
 
+def test_a_method_that_is_none_is_absent():
+    class Refuses(TimeLimitProbe):
+        step: Any = None
+
+    class HasNoLimit(TimeLimitProbe):
+        max_episode_steps: Any = None  # no method: there is no limit
+
+    assert follows(HasNoLimit(), JaxEnv)
+    assert not follows(Refuses(), JaxEnv)
+
+
 def test_a_wrapper_of_a_single_environment_can_be_wrapped_again():
     wrapped: Any = PassesOn(TimeLimitProbe())
     assert TimeLimit(wrapped, 3).max_episode_steps == 3

@@ -85,8 +85,9 @@ def near_run(path: str | os.PathLike[str]) -> str:
     if (wanted / SWEEP).is_file():
         one, every = f"{wanted}/trials/000", f"{wanted}/trials/*"
         return f"it holds a sweep: name one of its trials, such as {one}, or all of them, {every}"
-    if wanted.exists() and _looks_like_run(wanted.parent):
-        return f"name the run that it is a part of: {wanted.parent}"
+    parent = wanted.resolve().parent if wanted.name in ("", "..") else wanted.parent
+    if wanted.exists() and _looks_like_run(parent):
+        return f"name the run that it is a part of: {parent}"
     if wanted.exists() or not wanted.parent.is_dir():
         return ""
     runs = [str(found.parent) for found in wanted.parent.glob("*/config.yaml")]

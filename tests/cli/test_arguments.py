@@ -542,6 +542,15 @@ def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch
     assert said in err and err.count("\n") == 1
 
 
+def test_from_within_a_run_its_directory_is_named(capsys, tmp_path, monkeypatch):
+    inside = tmp_path / "run" / "checkpoints"
+    inside.mkdir(parents=True)
+    (tmp_path / "run" / "config.yaml").write_text("env: {id: gymnax/CartPole-v1}\n")
+    monkeypatch.chdir(inside)
+    assert main(["evaluate", "."]) == 2
+    assert f"name the run that it is a part of: {tmp_path / 'run'}\n" in capsys.readouterr().err
+
+
 @pytest.mark.fast
 def test_settings_of_ones_own_are_not_taken_for_a_run(tmp_path, capsys):
     """Here, where `--config config.yaml` is."""
