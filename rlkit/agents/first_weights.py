@@ -5,6 +5,7 @@ them, for a whole network at a time.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -141,14 +142,21 @@ def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Na
 
     All that is random shares one draw; a network has one distribution besides constants.
     """
-    by_distribution: dict[Distribution, list[Name]] = {}
     # equal shapes are drawn from the last layer to the first
-    for name in sorted(wanted, key=lambda name: wanted[name][0].number, reverse=True):
-        by_distribution.setdefault(wanted[name][0].distribution, []).append(name)
-    weights: dict[Name, Array] = {}
-    for distribution, names in by_distribution.items():
-        weights |= _DRAW[distribution](key, {name: wanted[name] for name in names})
-    return weights
+    names = sorted(wanted, key=lambda name: wanted[name][0].number, reverse=True)
+    return dict(zip(names, _drawn(key, tuple(wanted[name] for name in names)), strict=True))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _drawn(key: Key, wanted: Sequence[tuple[FirstWeights, Shape]]) -> list[Array]:
+    """One program, also where `init` is not compiled: each operation would be one of its own."""
+    by_distribution: dict[Distribution, dict[int, tuple[FirstWeights, Shape]]] = {}
+    for place, (first, shape) in enumerate(wanted):
+        by_distribution.setdefault(first.distribution, {})[place] = (first, shape)
+    weights: dict[int, Array] = {}
+    for distribution, parts in by_distribution.items():
+        weights |= _DRAW[distribution](key, parts)
+    return [weights[place] for place in range(len(wanted))]
 
 
 def _orthogonal(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Name, Array]:
