@@ -147,6 +147,7 @@ def test_sequences_are_masked_step_by_step():
     assert (np.isneginf(log_probs) == ~np.asarray(obs["action_mask"], bool)).all()
 
 
+@pytest.mark.full
 def test_after_the_end_nothing_may_be_allowed_and_all_is_finite():
     space, obs = masked(FIVE)
     nothing = {**obs, "action_mask": jnp.zeros_like(obs["action_mask"])}

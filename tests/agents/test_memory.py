@@ -523,6 +523,7 @@ def test_only_the_actors_memory_is_needed_to_act():
     )
 
 
+@pytest.mark.full
 def test_critics_may_go_without(key):
     """A torso with memory for the actor, and a user's critics that see one observation."""
     agent = rlkit.soft_actor_critic(

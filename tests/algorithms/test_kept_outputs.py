@@ -95,6 +95,7 @@ class Wrapping:
         return self.inner.policy(params, obs)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["a subclass", "a wrapper"])
 def test_what_an_agent_of_ones_own_computes_counts(key, make_env, make_agent, quick_jit, kind):
     env = make_env()

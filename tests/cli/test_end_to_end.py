@@ -298,6 +298,7 @@ def test_a_finished_run_can_be_extended(tmp_path, monkeypatch, capsys):
     assert steps == [32, 64, 96, 128]
 
 
+@pytest.mark.full
 def test_a_finished_run_branches_off_only_to_train_on(tmp_path, monkeypatch, capsys):
     """The directory of a branch that would train nothing is not made."""
     monkeypatch.chdir(tmp_path)
@@ -316,6 +317,7 @@ def test_a_finished_run_branches_off_only_to_train_on(tmp_path, monkeypatch, cap
     assert [row["env_steps"] for row in rows("new") if row["kind"] == "train"] == [96]
 
 
+@pytest.mark.full
 def test_a_run_goes_on_with_another_learning_rate(tmp_path, monkeypatch, capsys):
     """Which was edited in its config.yaml; steps and optimiser go on."""
     monkeypatch.chdir(tmp_path)

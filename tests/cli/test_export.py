@@ -41,6 +41,7 @@ def test_a_run_is_exported_into_its_directory(run, capsys):
     assert f"{folder}-2" in said(capsys, "export", run, "--format", "stablehlo")
 
 
+@pytest.mark.full
 def test_the_seed_and_the_checkpoint_are_chosen(run, capsys, tmp_path):
     asked = ["--checkpoint", "latest", "--seed-index", "1", "--output", tmp_path / "here"]
     said(capsys, "export", run, *asked, "--format", "onnx")

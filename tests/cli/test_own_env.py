@@ -322,6 +322,7 @@ def rlkit(*arguments):
     return done.stdout
 
 
+@pytest.mark.full
 def test_training_on_a_class_of_jax(capsys, tmp_path):
     (tmp_path / "stairs.py").write_text(JAX_WALKS)
     assert main(["train", "ppo", "stairs:Stairs", *RUN]) == 0
@@ -329,6 +330,7 @@ def test_training_on_a_class_of_jax(capsys, tmp_path):
     assert main(["evaluate", "run", "--env", "stairs:Stairs", "--episodes", "2"]) == 0
 
 
+@pytest.mark.full
 def test_a_class_of_jax_is_given_a_time_limit(capsys, tmp_path):
     """Which a run that is resumed or evaluated has again, from its config.yaml."""
     (tmp_path / "stairs.py").write_text(ENDLESS)

@@ -227,6 +227,7 @@ def test_other_words_are_refused():
         vectorize(wrong(), 1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["", "Host"])
 def test_mixtures_are_reset_if_one_of_their_environments_is(key, counted, kind):
     fragile, declares = f"mine/{kind}Fragile", f"mine/{kind}Declares"

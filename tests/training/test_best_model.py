@@ -66,6 +66,7 @@ def test_without_it_the_best_of_all_seeds_stays(tiny, tmp_path, scripted):
     assert policy_of(trainer, run, seed_index=0).checkpoint_step == 4
 
 
+@pytest.mark.full
 def test_a_copy_of_the_best_policy_is_kept(tiny, tmp_path, scripted):
     copy, steps = tmp_path / "best", []
 

@@ -319,6 +319,7 @@ def test_a_stopped_and_resumed_run_ends_where_the_whole_one_does(tiny, tmp_path)
     assert "did not improve in 5 evaluations" in said[-1]
 
 
+@pytest.mark.full
 def test_a_callback_may_save_a_copy_whenever_a_checkpoint_is_saved(tiny, tmp_path):
     class Copies(Callback):
         def __init__(self):

@@ -64,6 +64,7 @@ def test_other_shapes_are_refused_by_the_setting_too(tiny_run):
             attempt(tiny_run)
 
 
+@pytest.mark.full
 def test_a_checkpoint_of_another_seed_is_another_runs(tiny_run):
     other = tiny_run.with_name("other")
     with build(dataclasses.replace(settings_of(other), seed=1)) as trainer:

@@ -156,6 +156,7 @@ class Spied(HostCounter):
         self.is_open = False
 
 
+@pytest.mark.full
 def test_the_trainer_closes_what_it_made_and_nothing_else(tiny):
     env = host(env=Spied)
     with trainer_of(tiny, env) as trainer:
@@ -185,6 +186,7 @@ def test_a_class_and_an_instance_are_taken_as_they_are(tiny):
     trainer_of(tiny, one, agent=agent_for(one), enable_evaluation=False).close()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("num_seeds", [1, 2])
 def test_going_on_after_close_starts_new_episodes(tiny, num_seeds):
     env = HostCounter if num_seeds == 1 else host()  # a class: the Trainer makes what it closes

@@ -100,6 +100,7 @@ def test_an_optimizer_that_overflows_changes_nothing(tiny, tmp_path, on_host, va
     assert max(found) == 5
 
 
+@pytest.mark.full
 def test_off_policy_optimizers_that_overflow_change_nothing(tiny):
     env = tiny.env("probe/ContinuousAction")
     algorithm = sac(config_of("sac"), optimizer=spoils(3))
@@ -196,6 +197,7 @@ def test_a_run_ends_once_k_updates_in_a_row_were_skipped(tiny, tmp_path):
     assert sum("skipped 100.0% of the updates in outer" in text for text in texts) == 3
 
 
+@pytest.mark.full
 def test_a_run_that_is_resumed_goes_on_counting_what_it_skipped(tiny, tmp_path):
     settings = {
         "run_dir": str(tmp_path / "run"),
@@ -240,6 +242,7 @@ def test_a_state_with_nan_is_never_saved(tiny, tmp_path):
     assert steps_in(tmp_path / "run" / "checkpoints") == []
 
 
+@pytest.mark.full
 def test_optimizers_may_begin_with_infinity(tiny, tmp_path):
     optimizer = optax.chain(optax.sgd(1e-3), optax.contrib.reduce_on_plateau(patience=1))
     with tiny.trainer(ppo(SHORT, optimizer=optimizer), run_dir=str(tmp_path / "run")) as trainer:

@@ -83,6 +83,7 @@ def test_it_is_counted_and_told_once(tiny, tmp_path, on_host):
             assert record.metrics["train/avg_return"] == 3.0
 
 
+@pytest.mark.full
 def test_a_run_without_any_says_nothing(tiny, tmp_path):
     env, run = env_of(False, at=100), tmp_path / "run"
     settings = {"num_checkpoints": 1, "epochs_per_checkpoint": 1}
@@ -93,6 +94,7 @@ def test_a_run_without_any_says_nothing(tiny, tmp_path):
     assert not texts_of(run)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("on_host", [False, True])
 def test_an_evaluation_counts_its_own_episodes(tiny, key, on_host):
     """Not those that environments play while others are still in theirs."""

@@ -189,6 +189,7 @@ def test_a_branch_is_a_run_like_any_other(tmp_path):
         assert len(again.run()) == 1
 
 
+@pytest.mark.full
 def test_saving_twice_by_hand_says_what_to_do(tmp_path):
     with probe_trainer(tmp_path / "run", num_checkpoints=2) as by_hand:
         by_hand.init(0)
@@ -201,6 +202,7 @@ def test_saving_twice_by_hand_says_what_to_do(tmp_path):
         assert by_hand.save_checkpoint(tmp_path / "aside") == 0
 
 
+@pytest.mark.full
 def test_compiling_is_part_of_the_wall_clock(tmp_path):
     with probe_trainer(tmp_path / "run", num_checkpoints=1) as built:
         built.run(0)

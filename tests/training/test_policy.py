@@ -72,6 +72,7 @@ def test_latest_best_and_steps(run, policies):
     assert load_policy(path, "latest").seed_index == returns.argmax()
 
 
+@pytest.mark.full
 def test_of_a_run_without_evaluations_it_is_the_latest(tiny, tmp_path):
     config = RunConfig(
         algorithm="ppo",
@@ -146,6 +147,7 @@ def test_errors(run, tmp_path):
         load_policy(path).evaluate(episodes=0)
 
 
+@pytest.mark.full
 def test_the_environment_is_anything_that_can_be_made(run, policies):
     """As errors suggest: load_policy(run_dir, env=...)."""
     path, obs = run[0], np.float32([[1.0], [-1.0]])

@@ -289,6 +289,7 @@ def test_another_run_takes_any_step_over(make, tmp_path):
         )
 
 
+@pytest.mark.full
 def test_single_steps_and_epochs_fill_it_first(make, tmp_path):
     with make(tmp_path / "run", stop=1) as trainer:
         trainer.run(0)
@@ -308,6 +309,7 @@ def test_single_steps_and_epochs_fill_it_first(make, tmp_path):
         assert third.could_sample == [True]
 
 
+@pytest.mark.full
 def test_saving_by_hand_asks_the_same(make, tmp_path):
     trainer = make(None, False)
     trainer.init(0)
@@ -315,6 +317,7 @@ def test_saving_by_hand_asks_the_same(make, tmp_path):
     assert make(None, True).load_checkpoint(tmp_path / "mine").local.memory == ()
 
 
+@pytest.mark.full
 def test_a_function_of_the_users_sees_the_memory(make, tmp_path):
     seen = []
     settings = {"enable_evaluation": True, "evaluation_episodes": 2, "stop": 1}
@@ -328,6 +331,7 @@ def test_a_function_of_the_users_sees_the_memory(make, tmp_path):
     assert make(None).load_checkpoint(tmp_path / "run").local.memory == ()
 
 
+@pytest.mark.full
 def test_another_capacity_matters_only_where_the_memory_was_saved(make, tmp_path):
     for name, save_replay in (("with", True), ("without", False)):
         with make(None, save_replay) as trainer:

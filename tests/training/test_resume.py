@@ -418,6 +418,7 @@ def test_a_finished_run_stays_as_it_is(make, tmp_path, hashes):
     assert "is finished" in read_records(tmp_path / "run" / "metrics.jsonl")[-1].text
 
 
+@pytest.mark.full
 def test_a_run_cut_before_its_first_checkpoint_starts_again(make, tmp_path, monkeypatch):
     run = tmp_path / "run"
     broken = make(run)
@@ -713,6 +714,7 @@ def test_a_run_that_cannot_be_reopened_is_not_locked(make, tmp_path):
             reopen(tmp_path / "run")
 
 
+@pytest.mark.full
 def test_a_branch_skips_a_damaged_newest_checkpoint(make, tmp_path):
     """As resuming does, with a warning."""
     with make(tmp_path / "run") as trainer:
@@ -727,6 +729,7 @@ def test_a_branch_skips_a_damaged_newest_checkpoint(make, tmp_path):
         assert other.outer_iteration == 2
 
 
+@pytest.mark.full
 def test_two_branches_into_one_directory(tiny_run, tmp_path):
     """The second waits for nothing, and takes no mark away that protects the first."""
     branch = tmp_path / "branch"

@@ -150,6 +150,7 @@ def test_another_run_goes_on_from_a_checkpoint(tmp_path, num_steps, end):
         assert_ends_at(trainer, end)
 
 
+@pytest.mark.full
 def test_phases_keep_the_size_of_their_iterations(tmp_path):
     phases = (Phase(steps=64), Phase(steps=64, hyperparameters={"entropy_coef": 0.1}))
     length = LENGTH | {"total_steps": None}

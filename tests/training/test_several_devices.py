@@ -88,6 +88,7 @@ def test_a_run_goes_on_with_other_devices(name, tmp_path):
     assert "trained on 1 device and continues on 2" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("batch_size", "is_told"), [(18, True), (16, False)])
 def test_batches_of_more_sequences_than_on_one_device_are_told(batch_size, is_told, tmp_path):
     """18 steps are 5 sequences of 4, which two devices cannot share."""

@@ -174,6 +174,7 @@ def test_bad_starts_leave_nothing_behind(tiny, tmp_path, start, match):
                 trainer.run(warm_start=start["warm_start"])
 
 
+@pytest.mark.full
 def test_another_runs_policy_is_refused_by_name(tiny, tmp_path):
     """Before there is a directory, and saying whose policy it is."""
     with tiny.trainer(env="gymnax/CartPole-v1", run_dir=str(tmp_path / "a")) as first:

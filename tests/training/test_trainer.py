@@ -414,6 +414,7 @@ def test_schedules_end_with_the_run_if_steps_by_hand_came_before_it(tiny):
     assert float(learner.total_steps) == planned + by_hand
 
 
+@pytest.mark.full
 def test_a_fresh_start_has_its_own_plan_whatever_was_loaded_before(tiny, tmp_path):
     other = tiny.trainer(total_steps=64, epochs_per_checkpoint=4, checkpointer=tmp_path)
     other.run(0)
@@ -931,6 +932,7 @@ def test_files_stay_together_wherever_the_process_goes(elsewhere, tiny, tmp_path
     assert yaml.safe_load((tmp_path / "run/config.yaml").read_text())["trainer"]["run_dir"] == "run"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", ["callback", "eval_fn"])
 def test_rows_before_a_crash_of_the_users_are_whole_after_the_resume(where, tiny, tmp_path):
     def fail(trainer):
@@ -1085,6 +1087,7 @@ def test_nan_stops_before_a_good_checkpoint_is_replaced(tiny, tmp_path):
 # Files
 
 
+@pytest.mark.full
 def test_the_speed_of_a_run_counts_random_steps():
     with trainer_of("dqn", table={"prefill_steps": 64, "capacity": 64}) as trainer:
         trainer.init(0)
@@ -1215,6 +1218,7 @@ def test_fewer_outer_iterations_than_asked_for_are_told(total_steps, planned, ti
     assert any("num_checkpoints=4 outer iterations were asked" in x for x in texts) == (planned < 4)
 
 
+@pytest.mark.full
 @pytest.mark.fast
 @pytest.mark.parametrize("env", ["probe/Counter", "probe/ValueByObservation"])
 def test_integers_are_not_normalised_without_a_word(env, tiny):

@@ -141,6 +141,7 @@ def test_mapped_over_seeds_equals_a_loop(key):
         assert_close(jax.tree.map(lambda x, i=i: x[i], mapped), pulled(*each))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("device", ["this CPU", "two devices", "seeds"])
 def test_programs_for_other_devices_go_layer_by_layer(key, device):
     x, parameters, gradient = problem(key, 64, (4, 16, 2))

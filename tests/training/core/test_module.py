@@ -75,6 +75,7 @@ def fitted(module):
     return run, run(jax.random.key(0))
 
 
+@pytest.mark.full
 def test_metrics_are_stacked_over_outer_iterations(fitted, module):
     _, (ts, found) = fitted
     assert set(found) == {"train", "eval", "initial_eval"}
@@ -243,6 +244,7 @@ def test_a_module_whose_loss_is_nan_stops(tiny, tmp_path):
         assert steps_in(tmp_path / "run" / "checkpoints") == [0]
 
 
+@pytest.mark.full
 def test_an_rlmodule_may_come_through_from_module(tiny):
     trainer = Trainer.from_module(
         tiny.module(eval_env=tiny.env()), tiny.config(num_checkpoints=1, epochs_per_checkpoint=2)

@@ -195,6 +195,7 @@ def test_the_state_holds_the_hyperparameters_of_its_phase(name):
     np.testing.assert_array_equal(held[changed], np.full(2, 0.125, np.float32))
 
 
+@pytest.mark.full
 def test_settings_that_change_the_program_compile_it_anew():
     phases = (Phase(steps=2 * STEPS), Phase(steps=2 * STEPS, hyperparameters={"num_epochs": 3}))
     trainer = trained(*phases, epochs_per_checkpoint=1)
@@ -439,6 +440,7 @@ def test_schedules_end_with_the_run_where_a_phase_ended_early(monkeypatch):
     assert float(trainer.state.learner.total_steps) == trainer.plan.total_steps
 
 
+@pytest.mark.full
 def test_a_goal_that_is_not_reached_changes_nothing(monkeypatch):
     pretend(monkeypatch, *[5] * 9)
     phases = (Phase(steps=2 * STEPS, advance_at=10.0), Phase(steps=2 * STEPS))
@@ -727,6 +729,7 @@ def test_checkpoints_of_phases_that_differ_in_their_number_of_environments_are_r
     assert [env.num_envs for env in evaluated] == [2, 2, 2, 2]
 
 
+@pytest.mark.full
 def test_the_environment_of_a_phase_is_not_reset_by_an_evaluation_in_it():
     """Also if the phases share the environments of their evaluations."""
     phases = (Phase(steps=STEPS), Phase(steps=2 * STEPS, num_envs=4))

@@ -183,6 +183,7 @@ def test_trials_that_do_not_fit_into_memory_are_split(sweeps, monkeypatch):
         sizes(config, one // 4, monkeypatch)
 
 
+@pytest.mark.full
 def test_devices_have_their_memory_together(sweeps, monkeypatch):
     rates = {"learning_rate": (1e-3, 1e-2)}
     one = needed(sweeps.config("dqn", grid=rates), monkeypatch)
@@ -279,6 +280,7 @@ def test_a_sweep_that_was_stopped_ends_like_any_other(algorithm, sweeps):
     assert rest.is_finished and files_of(rest) == files_of(whole)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("grid", [{"gamma": (0.9, 0.99)}, in_full({"num_steps": (8, 16)})])
 def test_a_stop_that_comes_before_training_is_obeyed(grid, sweeps):
     """As a signal does, while the first program compiles."""
