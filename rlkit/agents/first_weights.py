@@ -72,7 +72,7 @@ def described(
 
     One that `is_exact` stays float32 whatever the network computes with.
     """
-    wanted = FirstWeights(shape, distribution, scale, blocks)
+    wanted = FirstWeights(shape, distribution, float(scale), blocks)  # may be a number of JAX
     unknown = jnp.full(shape, jnp.nan, jnp.float32)
     return DescribedParam(unknown, first_weights=wanted, is_exact=is_exact)
 

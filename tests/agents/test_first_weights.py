@@ -165,3 +165,11 @@ def test_every_agent_takes_every_way(agent, weight_init, key):
     made = make_agent(agent, spaces.Box(-1, 1, (4,)), action_space, config)
     params = jax.jit(made.init)(key)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+
+
+def test_a_scale_may_be_a_number_of_jax():
+    scale = jnp.sqrt(2.0)
+    kernel = make_network(lambda rngs: Linear(3, 8, scale=scale), NetworkConfig()).init(
+        jax.random.key(0)
+    )["kernel"]
+    np.testing.assert_allclose(kernel @ kernel.T, 2 * np.eye(3), atol=1e-5)
