@@ -18,7 +18,7 @@ def test_what_is_changed_and_tested_exists(mutant):
     assert (ROOT / mutant.file).read_text(encoding="utf-8").count(mutant.old) == 1
     assert mutant.new != mutant.old and mutant.tests
     for test in mutant.tests:
-        path, _, name = test.partition("::")
+        path, _, name = test.partition("[")[0].partition("::")
         assert f"def {name}" in (ROOT / path).read_text(encoding="utf-8")
 
 
