@@ -336,7 +336,6 @@ class ContinuousRecall(Recall):
         return super().step(key, state, (action[0] > 0).astype(jnp.int32))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "learns"),
     by_default(

@@ -322,7 +322,6 @@ def rlkit(*arguments):
     return done.stdout
 
 
-@pytest.mark.full
 def test_training_on_a_class_of_jax(capsys, tmp_path):
     (tmp_path / "stairs.py").write_text(JAX_WALKS)
     assert main(["train", "ppo", "stairs:Stairs", *RUN]) == 0

@@ -50,7 +50,6 @@ def test_a_dry_run_refuses_what_would_not_train(capsys):
     assert 'shard="both" divides a program of several trials otherwise' in told
 
 
-@pytest.mark.full
 @pytest.mark.fast
 def test_a_dry_run_knows_that_devices_share_the_seeds_of_all_trials(capsys):
     """In a run of its own, a trial of one seed could not be divided among two."""

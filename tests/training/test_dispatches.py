@@ -86,7 +86,6 @@ def test_groups_of_seeds_are_a_call_each_and_those_that_part_and_join_them(
     }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("num_seeds", [in_full(1), 2])
 def test_a_checkpoint_is_one_more_call(tiny, count, monkeypatch, tmp_path, num_seeds):
     monkeypatch.setattr(seed_groups, "cores", lambda: 1)

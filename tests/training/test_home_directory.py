@@ -9,7 +9,6 @@ from rlkit.training.files.checkpoint_leaves import tree_digest
 from rlkit.training.from_config import build, reopen
 
 
-@pytest.mark.full
 def test_a_tilde_in_a_path_is_the_home_directory_wherever_it_is_read(tmp_path, monkeypatch):
     """What was written to `~/runs/mine` is found there by everything that reads it."""
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -714,7 +714,6 @@ def test_a_run_that_cannot_be_reopened_is_not_locked(make, tmp_path):
             reopen(tmp_path / "run")
 
 
-@pytest.mark.full
 def test_a_branch_skips_a_damaged_newest_checkpoint(make, tmp_path):
     """As resuming does, with a warning."""
     with make(tmp_path / "run") as trainer:

@@ -190,7 +190,6 @@ def test_links_inside_are_fine(tmp_path):
 # Locks
 
 
-@pytest.mark.full
 def test_two_runs_share_no_checkpoints_and_no_log(tmp_path):
     """The second one is refused before it deletes or writes anything."""
     shared, log = tmp_path / "shared", tmp_path / "log.jsonl"

@@ -107,7 +107,6 @@ def test_pandas_reads_what_the_jsonl_file_has(tracked):
     assert {row[1] for row in dropped} == {64} and {row[0] for row in dropped} >= {"train", "eval"}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("seed", by_default([None, 1], [None, 0, 1]))
 def test_tensorboard_reads_what_the_jsonl_file_has(tracked, seed):
     folder = "tensorboard" if seed is None else f"tensorboard/seed_{seed}"

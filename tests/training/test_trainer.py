@@ -1218,7 +1218,6 @@ def test_fewer_outer_iterations_than_asked_for_are_told(total_steps, planned, ti
     assert any("num_checkpoints=4 outer iterations were asked" in x for x in texts) == (planned < 4)
 
 
-@pytest.mark.full
 @pytest.mark.fast
 @pytest.mark.parametrize("env", ["probe/Counter", "probe/ValueByObservation"])
 def test_integers_are_not_normalised_without_a_word(env, tiny):

@@ -165,7 +165,6 @@ def test_without_the_packages_of_onnx(tmp_path, monkeypatch):
     assert not (found.path / "load_onnx.py").exists()
 
 
-@pytest.mark.full
 def test_a_folder_that_acts_otherwise_is_not_left(policy, tmp_path, monkeypatch):
     """Whatever the reason: here the policy's own actions are off by a hundredth."""
     real = folder_module.compared

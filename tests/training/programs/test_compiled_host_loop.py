@@ -240,7 +240,6 @@ def test_without_the_experimental_callback_calls_take_over(tiny, monkeypatch):
     env.close()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("overlap", [in_full("none"), "update"])
 def test_the_thread_that_calls_takes_the_steps(tiny, watched, overlap):
     with trainer_of(tiny, GymnasiumAdapter(Watched, 1), overlap=overlap) as trainer:

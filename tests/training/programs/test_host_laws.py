@@ -152,7 +152,6 @@ def test_outer_iterations_agree(tiny, key):
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("num_seeds", [in_full(1), 2])
 def test_a_refill_is_the_same_on_both(tiny, num_seeds):
     """From the beginning of episodes on: the same exploring actions, memory, counts and

@@ -183,7 +183,6 @@ def test_trials_that_do_not_fit_into_memory_are_split(sweeps, monkeypatch):
         sizes(config, one // 4, monkeypatch)
 
 
-@pytest.mark.full
 def test_devices_have_their_memory_together(sweeps, monkeypatch):
     rates = {"learning_rate": (1e-3, 1e-2)}
     one = needed(sweeps.config("dqn", grid=rates), monkeypatch)

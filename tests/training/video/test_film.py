@@ -313,7 +313,6 @@ def test_a_policy_of_a_run_records_itself(tmp_path):
     assert again.returns == video.returns
 
 
-@pytest.mark.full
 def test_a_video_that_fails_is_said_once_and_ends_no_run(tmp_path, caplog, monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError("my renderer is broken")
