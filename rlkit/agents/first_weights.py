@@ -72,7 +72,7 @@ def described(
 
     One that `is_exact` stays float32 whatever the network computes with.
     """
-    wanted = FirstWeights(shape, distribution, float(scale), blocks)  # may be a number of JAX
+    wanted = FirstWeights(shape, distribution, float(scale), blocks)  # hashable, for `draw`
     unknown = jnp.full(shape, jnp.nan, jnp.float32)
     return DescribedParam(unknown, first_weights=wanted, is_exact=is_exact)
 
@@ -148,7 +148,7 @@ def draw(key: Key, wanted: Mapping[Name, tuple[FirstWeights, Shape]]) -> dict[Na
 
 
 @functools.partial(jax.jit, static_argnums=1)
-def _drawn(key: Key, wanted: Sequence[tuple[FirstWeights, Shape]]) -> list[Array]:
+def _drawn(key: Key, wanted: tuple[tuple[FirstWeights, Shape], ...]) -> list[Array]:
     """One program, also where `init` is not compiled: each operation would be one of its own."""
     by_distribution: dict[Distribution, dict[int, tuple[FirstWeights, Shape]]] = {}
     for place, (first, shape) in enumerate(wanted):

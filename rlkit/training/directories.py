@@ -85,6 +85,7 @@ def near_run(path: str | os.PathLike[str]) -> str:
     if (wanted / SWEEP).is_file():
         one, every = f"{wanted}/trials/000", f"{wanted}/trials/*"
         return f"it holds a sweep: name one of its trials, such as {one}, or all of them, {every}"
+    # "." and ".." do not name their parent.
     parent = wanted.resolve().parent if wanted.name in ("", "..") else wanted.parent
     if wanted.exists() and _looks_like_run(parent):
         return f"name the run that it is a part of: {parent}"

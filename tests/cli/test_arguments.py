@@ -542,6 +542,7 @@ def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch
     assert said in err and err.count("\n") == 1
 
 
+@pytest.mark.fast
 def test_from_within_a_run_its_directory_is_named(capsys, tmp_path, monkeypatch):
     inside = tmp_path / "run" / "checkpoints"
     inside.mkdir(parents=True)

@@ -39,7 +39,7 @@ BROKEN = {
 def run_tests(copy: Path, tests: tuple[str, ...]) -> tuple[int, str]:
     """The exit status of pytest in the copy, and what it said.
 
-    Of a file, the tests of the default suite run; those that are named run whatever their tier.
+    Of a file, the tests of the default suite run; if all are named, they run whatever their tier.
     """
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
     if all("::" in test for test in tests):
