@@ -85,15 +85,20 @@ def near_run(path: str | os.PathLike[str]) -> str:
     if (wanted / SWEEP).is_file():
         one, every = f"{wanted}/trials/000", f"{wanted}/trials/*"
         return f"it holds a sweep: name one of its trials, such as {one}, or all of them, {every}"
-    # "." and ".." do not name their parent.
-    parent = wanted.resolve().parent if wanted.name in ("", "..") else wanted.parent
-    if wanted.exists() and _looks_like_run(parent):
-        return f"name the run that it is a part of: {parent}"
-    if wanted.exists() or not wanted.parent.is_dir():
+    if wanted.exists():
+        above = [each for each in absolute_path(path).parents[:2] if _looks_like_run(each)]
+        return f"name the run that it is a part of: {_from_here(above[0])}" if above else ""
+    if not wanted.parent.is_dir():
         return ""
     runs = [str(found.parent) for found in wanted.parent.glob("*/config.yaml")]
     hint = did_you_mean(str(wanted), runs, cutoff=0.6)
     return hint if hint.startswith("did you mean") else ""
+
+
+def _from_here(path: Path) -> Path:
+    """The path as short as it can be typed here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _looks_like_run(path: Path) -> bool:

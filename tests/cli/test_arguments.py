@@ -520,6 +520,7 @@ def test_switches_of_a_resumed_run_have_both_forms(monkeypatch):
             ["evaluate", "run/config.yaml"],
             "not contain a run; name the run that it is a part of: run",
         ),
+        (["evaluate", "run/checkpoints/3"], "name the run that it is a part of: run"),
         (["evaluate", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
         (["evaluate", "run", "--checkpoint", "9"], "has no step 9; its steps are: 3, 20"),
         (["video", "run", "--seed-index", "2"], "seed_index=2, but the run has 2 seeds; choose"),
@@ -543,11 +544,11 @@ def test_what_a_run_does_not_have(arguments, said, capsys, tmp_path, monkeypatch
 
 
 @pytest.mark.fast
-def test_from_within_a_run_its_directory_is_named(capsys, tmp_path, monkeypatch):
-    inside = tmp_path / "run" / "checkpoints"
-    inside.mkdir(parents=True)
+@pytest.mark.parametrize("inside", ["checkpoints", "checkpoints/4"])
+def test_from_within_a_run_its_directory_is_named(inside, capsys, tmp_path, monkeypatch):
+    (tmp_path / "run" / inside).mkdir(parents=True)
     (tmp_path / "run" / "config.yaml").write_text("env: {id: gymnax/CartPole-v1}\n")
-    monkeypatch.chdir(inside)
+    monkeypatch.chdir(tmp_path / "run" / inside)
     assert main(["evaluate", "."]) == 2
     assert f"name the run that it is a part of: {tmp_path / 'run'}\n" in capsys.readouterr().err
 
