@@ -7,7 +7,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from rlkit.errors import DiskError, RunDirectoryError, did_you_mean, require
+from rlkit.errors import ConfigError, DiskError, RunDirectoryError, did_you_mean, require
 
 MODE = 0o755
 SWEEP = "sweep.yaml"  # makes a directory that of a sweep
@@ -113,28 +113,48 @@ def write_error(error: OSError) -> type[RunDirectoryError]:
     return DiskError if is_disk else RunDirectoryError
 
 
+def write_output(path: Path, content: bytes) -> Path:
+    """Writes a file that was asked for, whole or not at all; an older one is replaced.
+
+    Raises `ConfigError` if it cannot be written.
+    """
+    try:
+        make_directory(path.parent)
+        _replace(Path(os.path.realpath(path)), content)
+    except OSError as error:
+        reason = error.strerror or error
+        raise ConfigError(f"cannot write {path}: {reason}; choose another file") from None
+    return path
+
+
 def write_atomically(target: Path, text: str) -> None:
     """Writes the whole file or nothing, even if the power fails.
 
     Raises `RunDirectoryError`, or `DiskError`, and leaves nothing behind if it cannot.
     """
-    temporary = None
     try:
-        handle, temporary = tempfile.mkstemp(
-            prefix=".tmp-", suffix=f"-{target.name}"[:64], dir=target.parent
-        )
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        _replace(target, text.encode())
+    except OSError as error:
+        problem = f"cannot write {target}: {error.strerror}; check the disk"
+        raise write_error(error)(problem) from None
+
+
+def _replace(target: Path, content: bytes) -> None:
+    """Writes the whole file or nothing; the one before stays until this one is on the disk."""
+    handle, temporary = tempfile.mkstemp(
+        prefix=".tmp-", suffix=f"-{target.name}"[:64], dir=target.parent
+    )
+    try:
+        with os.fdopen(handle, "wb") as file:
             os.fchmod(file.fileno(), 0o644)
-            file.write(text)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_directory(target.parent)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        problem = f"cannot write {target}: {error.strerror}; check the disk"
-        raise write_error(error)(problem) from None
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
 
 
 def _sync_directory(path: Path) -> None:

@@ -213,7 +213,8 @@ class Reporter:
     ) -> dict[str, float]:
         """Logs the training of an outer iteration; returns what callbacks are told of it."""
         run, num_seeds, iteration = self.run, self.run.config.num_seeds, finished.iteration
-        speed = run.clock.lap(run.plan.steps_per_checkpoint) * num_seeds
+        is_logged = iteration % run.config.log_every == 0 or iteration == run.plan.num_checkpoints
+        speed = run.clock.lap(run.plan.steps_per_checkpoint, is_logged=is_logged) * num_seeds
         records = train_records(metrics, moment, num_seeds=num_seeds, steps_per_second=speed)
         phase = {} if run.phases.curriculum is None else {"train/phase": run.phases.index + 1.0}
         records[-1].metrics.update(phase)
@@ -228,7 +229,7 @@ class Reporter:
                 row[-1].metrics.update(phase)
         training = (_unprefixed(row[-1]) for row in rows)
         run.history.add(training, _at(moment, finished.evaluation))
-        if iteration % run.config.log_every == 0 or iteration == run.plan.num_checkpoints:
+        if is_logged:
             for row in rows:
                 self._log_records(row)
         updates = moment.updates - run.progress.updates

@@ -16,6 +16,7 @@ class RunClock:
         self._lap_started = 0.0
         self.lap_seconds: float | None = None
         """Seconds of the last lap; None: there was none."""
+        self._row_started, self._row_steps = 0.0, 0  # of what the next logged row is about
         self.env_steps = 0
         """Environment steps of one seed in the laps of this call."""
         self._warm_up_steps = 0
@@ -59,15 +60,22 @@ class RunClock:
 
     def start_laps(self) -> None:
         """Starts the first lap."""
-        self._lap_started = self._training_time()
+        self._lap_started = self._row_started = self._training_time()
+        self._row_steps = 0
 
-    def lap(self, env_steps: int) -> float:
-        """Ends a lap of `env_steps` environment steps; returns steps per second."""
+    def lap(self, env_steps: int, *, is_logged: bool = True) -> float:
+        """Ends a lap of `env_steps` environment steps; returns steps per second.
+
+        It is that of all laps since the last logged one.
+        """
         now = self._training_time()
-        seconds, self._lap_started = now - self._lap_started, now
-        self.lap_seconds = seconds
+        self.lap_seconds, self._lap_started = now - self._lap_started, now
         self.env_steps += env_steps
-        return env_steps / max(seconds, 1e-9)
+        self._row_steps += env_steps
+        speed = self._row_steps / max(now - self._row_started, 1e-9)
+        if is_logged:
+            self._row_started, self._row_steps = now, 0
+        return speed
 
     def _training_time(self) -> float:
         return time.perf_counter() - self._compiler.seconds

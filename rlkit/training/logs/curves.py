@@ -25,7 +25,8 @@ Kind = tuple[str | None, str | None]  # environment and algorithm of a run
 _OWN = {"seed", "parent"}
 _OWN_OF_TRAINER = {
     *("run_dir", "num_seeds", "logger_config", "checkpointer_config", "restore_checkpoint"),
-    *("debug", "log_iterations", "max_queued", "deterministic"),
+    *("log_every", "log_iterations", "eval_every", "checkpoint_every"),
+    *("debug", "max_queued", "deterministic"),
 }
 
 
@@ -94,7 +95,9 @@ def curve_of(run: LoadedRun, name: str, metric: str, x: XAxis) -> Curve:
     if not len(seeds):
         seeds = together[None]
     elif np.isfinite(together).any():
-        mean = np.where(np.isnan(together), seeds.mean(axis=0), together)
+        # The logged one is over the seeds that have a value: it jumps where another one has.
+        own = seeds.mean(axis=0)
+        mean = np.where(np.isnan(own) | np.isnan(together), own, together)
     return Curve(
         name=name,
         algorithm=run.algorithm,
@@ -154,9 +157,9 @@ def _x_axis(
 
 
 def _training_seconds(run: LoadedRun, env_steps: np.ndarray) -> np.ndarray:
-    """Seconds of training up to these environment steps, without compiling.
+    """Seconds of training up to these environment steps, without compiling and the warm-up.
 
-    Each outer iteration logs the speed of all seeds, which does not count the time for compiling.
+    Each row has the speed of all seeds since the row before, which counts no compiling.
     """
     speed = run.series("train/steps_per_second")
     first = min(record.env_steps for record in run.records)
@@ -237,6 +240,7 @@ def _at(x: np.ndarray, curve: Curve) -> np.ndarray:
 
 def _trailing_mean(values: np.ndarray, points: int) -> np.ndarray:
     """The mean of the last `points` values [S, P]; what is missing counts not and stays missing."""
+    points = min(points, values.shape[1])
     padded = np.pad(values, ((0, 0), (points - 1, 0)), constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, points, axis=1)  # [S, P, points]
     known = np.isfinite(windows)

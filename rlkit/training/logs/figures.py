@@ -1,10 +1,11 @@
 """Figures as files: png, pdf or svg, by their ending."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlkit.errors import ConfigError, require
-from rlkit.training.directories import make_directory, owner_writes
+from rlkit.errors import require
+from rlkit.training.directories import write_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,15 +38,7 @@ def save_figure(figure: "Figure", output: Path) -> Path:
     """
     from matplotlib import rc_context
 
-    try:
-        make_directory(output.parent)
-        with (
-            open(output, "wb", opener=owner_writes) as file,
-            rc_context({"pdf.fonttype": 42}),
-        ):
-            figure.savefig(file, format=output.suffix[1:].lower(), dpi=150)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {output}: {error.strerror or error}; choose another output file"
-        ) from None
-    return output
+    drawn = io.BytesIO()
+    with rc_context({"pdf.fonttype": 42}):
+        figure.savefig(drawn, format=output.suffix[1:].lower(), dpi=150)
+    return write_output(output, drawn.getvalue())

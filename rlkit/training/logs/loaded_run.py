@@ -131,12 +131,13 @@ class LoadedRun:
         Raises `ConfigError` for an unknown metric.
         """
         known = sorted(self.metrics)
-        require(
-            bool(known),
-            f"{self.directory} has no metrics yet",
+        fix = (
             "wait for its first evaluation, or train longer; a logger of your own takes the place"
-            " of the others, so pass logger=[LoggerConfig(), yours] in its script",
+            " of the others, so pass logger=[LoggerConfig(), yours] in its script"
         )
+        if elsewhere := _jsonl_in(self.config):
+            fix = f"its records are in {elsewhere} (--jsonl): copy it to {self.directory / METRICS}"
+        require(bool(known), f"{self.directory} has no metrics yet", fix)
         if metric not in known:
             fix = did_you_mean(metric, known)
             others = f" It has {', '.join(known)}" if fix.startswith("did you mean") else ""
@@ -248,6 +249,13 @@ def env_in(settings: PlainData) -> str | None:
     """Id of the environment in the settings of a run; None: they have none."""
     env = settings.get("env")
     return _name(env.get("id") if isinstance(env, dict) else env)
+
+
+def _jsonl_in(settings: PlainData) -> str | None:
+    """The file of records that the settings of a run name; None: it is in its directory."""
+    trainer = settings.get("trainer")
+    logs = trainer.get("logger_config") if isinstance(trainer, dict) else None
+    return logs.get("jsonl") if isinstance(logs, dict) else None
 
 
 def _name(part: object) -> str | None:

@@ -42,6 +42,14 @@ def check_logger(value: LoggerSource, directory: str | os.PathLike[str] | None) 
     )
 
 
+def jsonl_files(value: LoggerSource) -> list[Path]:
+    """The JSONL files that it names; that in a run directory has no need to be named."""
+    if isinstance(value, list | tuple):
+        return [file for each in value for file in jsonl_files(each)]
+    named = value.jsonl if isinstance(value, LoggerConfig) else value
+    return [Path(named).expanduser()] if isinstance(named, str | os.PathLike) else []
+
+
 def make_logger(config: LoggerConfig | None, directory: str | os.PathLike[str] | None) -> Logger:
     """Creates the loggers for `config` (None: none); `directory` is the run directory, or None.
 

@@ -34,6 +34,8 @@ from rlkit.training.logs.loaded_runs import LoadedRuns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 Size = Literal["screen", "column", "page"]
 # Okabe and Ito's colorblind-safe palette, without its yellow, which is too pale on white.
@@ -104,7 +106,8 @@ def plot_runs(
 
     Args:
         x: env_steps, updates (gradient steps), wall_seconds, or training_seconds, which leaves out
-            the time for compiling; all of one seed.
+            the time for compiling and for what comes before the first outer iteration; all of one
+            seed.
         group: which runs become one curve. run: none; settings: those with the same settings but
             for the seed; algorithm: those of an algorithm on an environment.
         center: what stands for several seeds.
@@ -177,6 +180,12 @@ class _Picture:
         self, curves: list[Curve], sampled: list[Curve], output: Path, title: str | None
     ) -> Path:
         """Draws the curves, and those of `sampled` (all or none) beside them."""
+        from matplotlib import rc_context
+
+        with rc_context({"text.parse_math": False}):  # a dollar in a name is a dollar
+            return save_figure(self._figure(curves, sampled, title), output)
+
+    def _figure(self, curves: list[Curve], sampled: list[Curve], title: str | None) -> "Figure":
         panels: dict[str | None, list[int]] = defaultdict(list)
         for index, curve in enumerate(curves):
             panels[curve.env].append(index)
@@ -195,9 +204,9 @@ class _Picture:
             axes = figure.add_subplot(rows, columns, index + 1)
             shown = [curves[i] for i in members]
             beside = [sampled[i] for i in members] if sampled else []
-            note = self._draw_panel(axes, shown, beside, _places(shown, known), alone=alone)
+            lines, note = self._draw_panel(axes, shown, beside, _places(shown, known), alone=alone)
             if not alone or sampled:
-                self._add_names(axes, shown, bool(sampled), width, alone=alone)
+                self._add_names(axes, lines, shown, bool(sampled), width, alone=alone)
             if alone and not layout.width:  # there is room for both
                 axes.set_title(note, loc="right", fontsize=layout.small, color="0.35")
             elif note and note not in captions:
@@ -212,7 +221,7 @@ class _Picture:
         if captions:
             text = "\n".join(captions)
             figure.supxlabel(text, x=1.0, ha="right", fontsize=layout.small, color="0.35")
-        return save_figure(figure, output)
+        return figure
 
     def _draw_panel(
         self,
@@ -222,13 +231,13 @@ class _Picture:
         places: list[int],
         *,
         alone: bool,
-    ) -> str:
-        """Plots the runs in one environment; returns a caption for their seeds.
+    ) -> tuple[list["Line2D"], str]:
+        """Plots the runs in one environment; returns their lines and a caption for their seeds.
 
         `places` are those of their colours. `alone`: there is no other run in the picture.
         """
         divisor, x_label = _x_scale(curves, self.x)
-        notes = [
+        drawn = [
             self._draw_curve(axes, curve, place, divisor, alone=alone and not sampled)
             for curve, place in zip(curves, places, strict=True)
         ]
@@ -242,7 +251,7 @@ class _Picture:
             self._draw_mark(axes, mark.x / divisor, mark.name, color)
         names = _SHORT if self.layout.width else _LABELS
         _decorate(axes, self.x, x_label, names.get(self.metric, self.metric), self.layout)
-        return next((note for note in notes if note), "")
+        return [line for line, _ in drawn], next((note for _, note in drawn if note), "")
 
     def _draw_mark(self, axes: "Axes", x: float, name: str, color: str) -> None:
         """A dotted line with the name along it, at its foot: curves that rise leave room there."""
@@ -263,34 +272,39 @@ class _Picture:
 
     def _draw_curve(
         self, axes: "Axes", curve: Curve, place: int, divisor: float, *, alone: bool
-    ) -> str:
-        """Plots one run; returns a caption for its seeds."""
+    ) -> tuple["Line2D", str]:
+        """Plots one run; returns its line and a caption for its seeds."""
         color = _COLORS[place % len(_COLORS)]
         dashes = _DASHES[place // len(_COLORS) % len(_DASHES)]
         x, middle, seeds = curve.x / divisor, curve.center(self.center), len(curve.seeds)
         drawn = np.isfinite(middle)
         lone = "o" if drawn.sum() == 1 else None
         style: dict[str, Any] = {"color": color, "lw": 2.0 if self.layout.text >= 10 else 1.4}
-        axes.plot(
-            x[drawn], middle[drawn], dashes, **style, label=_label(curve), marker=lone, zorder=3
-        )
+        (line,) = axes.plot(x[drawn], middle[drawn], dashes, **style, marker=lone, zorder=3)
         if seeds < 2:
-            return ""
+            return line, ""
         of = f"{_CENTERS[self.center]} of {seeds} seeds" if alone else _CENTERS[self.center]
         if self.band == "auto" and alone and seeds <= _MOST_SEED_LINES:
             for values in curve.seeds:
                 shown = np.isfinite(values)
                 axes.plot(x[shown], values[shown], color=color, lw=0.8, alpha=0.4, zorder=2)
-            return f"{of}; thin: each seed"
+            return line, f"{of}; thin: each seed"
         kind = usual_band(self.center) if self.band == "auto" else self.band
         edges = curve.band(kind, self.center)
         if edges is None:
-            return of
+            return line, of
         axes.fill_between(x, *edges, color=color, alpha=0.2, lw=0, zorder=2)
-        return f"{of}; band: {_BANDS[kind]}" + " over seeds" * (not alone)
+        return line, f"{of}; band: {_BANDS[kind]}" + " over seeds" * (not alone)
 
     def _add_names(
-        self, axes: "Axes", curves: list[Curve], sampled: bool, width: float, *, alone: bool
+        self,
+        axes: "Axes",
+        lines: list["Line2D"],
+        curves: list[Curve],
+        sampled: bool,
+        width: float,
+        *,
+        alone: bool,
     ) -> None:
         """Adds a legend: inside of the panel, or below it if there are many names."""
         place: dict[str, Any] = {"loc": "best", "fontsize": self.layout.text - 1}
@@ -298,15 +312,14 @@ class _Picture:
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
             place["bbox_transform"] = _lower(axes, _UNDER_AXIS + 2.4 * self.layout.text)
             place |= {"fontsize": self.layout.small, "ncols": self._legend_columns(curves, width)}
-        handles, names = axes.get_legend_handles_labels()
+        # Named one by one: matplotlib passes over a line whose own label begins with "_".
+        names = ["most likely actions"] if sampled and alone else [_label(each) for each in curves]
         if sampled:
             from matplotlib.lines import Line2D
 
-            handles.append(Line2D([], [], color="0.3", ls=":", lw=1.4))
+            lines = [*lines, Line2D([], [], color="0.3", ls=":", lw=1.4)]
             names.append("sampled actions")
-            if alone:
-                names[0] = "most likely actions"
-        axes.legend(handles, names, framealpha=0.85, edgecolor="0.85", **place)
+        axes.legend(lines, names, framealpha=0.85, edgecolor="0.85", **place)
 
     def _legend_columns(self, curves: list[Curve], width: float) -> int:
         """How many names fit side by side below a panel of that width in inches."""

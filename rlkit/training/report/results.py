@@ -30,8 +30,11 @@ class Score:
     """Of 95 %, over seeds; None: there is one seed."""
 
 
-def scores(entry: Entry, look: Look) -> tuple[Score, Score] | None:
-    """(last, best) evaluation of an entry; None: it was not evaluated."""
+def scores(entry: Entry, look: Look) -> tuple[Score, Score | None] | None:
+    """(last, best) evaluation of an entry; None: it was not evaluated.
+
+    An untrained network is never the best.
+    """
     curve = entry.curve(RETURN)
     if curve is None:
         return None
@@ -50,7 +53,14 @@ def scores(entry: Entry, look: Look) -> tuple[Score, Score] | None:
             interval=edges if is_known else None,
         )
 
-    return at(last), at(int(np.nanargmax(center)))
+    untrained = [
+        record.env_steps
+        for run in entry.runs
+        for record in run.records
+        if record.kind == "eval" and record.updates == 0
+    ]
+    trained = np.where(curve.x > max(untrained, default=-1), center, np.nan)
+    return at(last), at(int(np.nanargmax(trained))) if np.isfinite(trained).any() else None
 
 
 def results_table(entries: Sequence[Entry], look: Look) -> Element:
@@ -59,8 +69,8 @@ def results_table(entries: Sequence[Entry], look: Look) -> Element:
         f"Returns are those of evaluation episodes with the most likely actions, the"
         f" {_CENTERS[look.center]} over seeds; in brackets, a 95 % bootstrap interval over seeds,"
         " or ± the standard deviation over the last episodes of a single seed. The best evaluation"
-        " is the highest of many, so it flatters. Steps per second count all seeds of a run, wall"
-        " time all runs of a row."
+        " is the highest of many, so it flatters. Steps per second count all seeds of a run; wall"
+        " time is that of all runs of a row, added up, also of trials that trained together."
     )
     return table([caption], _COLUMNS, [_row(entry, look) for entry in entries], "results")
 
@@ -109,11 +119,11 @@ def _spread(entry: Entry) -> float | None:
 
 
 def _env_steps(run: LoadedRun) -> int:
-    return max((record.env_steps for record in run.records), default=0)
+    return max((x.env_steps for x in run.records), default=run.summary.get("env_steps", 0))
 
 
 def _seconds(run: LoadedRun) -> float:
-    return max((record.wall_seconds for record in run.records), default=0.0)
+    return max((x.wall_seconds for x in run.records), default=run.summary.get("wall_seconds", 0.0))
 
 
 def _speed(run: LoadedRun) -> float | None:

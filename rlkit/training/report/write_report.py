@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from rlkit.errors import ConfigError, did_you_mean, require
-from rlkit.training.directories import make_directory, owner_writes
+from rlkit.errors import did_you_mean, require
+from rlkit.training.directories import write_output
 from rlkit.training.logs.curve_arguments import check_curves, require_apart, usual_band
 from rlkit.training.logs.curves import Band, Center, Group
 from rlkit.training.logs.loaded_run import load_run
@@ -61,29 +61,21 @@ def write_report(
     entries = entries_of(runs, group)
     chosen = usual_band(center) if band == "auto" else band
     look = Look(center=center, band=chosen, smooth=smooth)
-    return _write(path, page(entries, look, metrics, title or _title(entries)))
+    return write_output(path, page(entries, look, metrics, title or _title(entries)))
 
 
 def check_report_file(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     """The path to write. Raises `ConfigError` if no report can be written there."""
     path = Path(path).expanduser()
+    require(
+        not path.is_dir(), f"{path} is a directory", f"name a file in it: {path / 'report.html'}"
+    )
     is_page = path.suffix.lower() in (".html", ".htm")
     fix = f"write {path.with_suffix('.html').name}"
     require(is_page, f"a report is an .html file, got {path.name!r}", fix)
-    is_free = (overwrite and not path.is_dir()) or not os.path.lexists(path)
+    is_free = overwrite or not os.path.lexists(path)
     fix = "choose another name, or overwrite it (--overwrite, overwrite=True)"
     require(is_free, f"{path} already exists", fix)
-    return path
-
-
-def _write(path: Path, content: bytes) -> Path:
-    try:
-        make_directory(path.parent)
-        with open(path, "wb", opener=owner_writes) as file:
-            file.write(content)
-    except OSError as error:
-        reason = error.strerror or error
-        raise ConfigError(f"cannot write {path}: {reason}; choose another file") from None
     return path
 
 

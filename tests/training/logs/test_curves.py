@@ -61,6 +61,7 @@ def test_smoothing_is_a_trailing_mean_of_what_is_there():
     smooth = curve([1, 3, NAN, 5], x=range(4)).smoothed(2)
     np.testing.assert_array_equal(smooth.seeds[0], [1, 2, NAN, 5])
     assert curve([1e20, 1, 1]).smoothed(2).seeds[0].tolist() == [1e20, 5e19, 1]
+    assert curve([1, 3, 8]).smoothed(10**12).seeds[0].tolist() == [1, 2, 4]
     logged = dataclasses.replace(curve([1, 3, 8]), logged_mean=np.array([2.0, 4.0, 6.0]))
     assert logged.smoothed(2).center("mean").tolist() == [2, 3, 5]
     assert logged.smoothed(1) is logged
@@ -77,7 +78,8 @@ def settings(seed, rate=1.0, **trainer):
 
 def test_runs_with_the_same_settings_are_one_curve():
     runs = [curve([0, 1, 2], name="a"), curve([2, 3, 4], name="b"), curve([5, 5, 5], name="c")]
-    given = [settings(0, run_dir="a"), settings(1, run_dir="b", num_seeds=1), settings(0, rate=2.0)]
+    written = {"num_seeds": 1, "checkpoint_every": 2, "log_every": 5}
+    given = [settings(0, run_dir="a"), settings(1, run_dir="b", **written), settings(0, rate=2.0)]
     joined = grouped(runs, given, "settings")
     assert [(c.name, len(c.seeds)) for c in joined] == [("a", 2), ("c", 1)]
     assert joined[0].center("mean").tolist() == [1, 2, 3]

@@ -166,6 +166,12 @@ def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
         tmp_path / "b", seeds=(None, 0, 2), value=lambda seed, point: 7.0 if seed is None else point
     )
     assert curve(logged).center("mean").tolist() == [7.0] * 5
+    late = write_run(  # the logged mean is that of seed 0 alone at first
+        tmp_path / "c",
+        seeds=(None, 0, 2),
+        value=lambda seed, point: math.nan if seed == 2 and point < 2 else 7.0,
+    )
+    assert np.isnan(curve(late).center("mean")).tolist() == [True, True, False, False, False]
     assert curve(without).x.tolist() == [0, 1000, 2000, 3000, 4000]
 
 
@@ -195,7 +201,7 @@ def test_nothing_to_plot_is_an_error(tmp_path):
         plot_runs([write_run(tmp_path / "empty", points=0)], tmp_path / "curve.png")
     with pytest.raises(ConfigError, match="no finite value"):
         plot_runs([write_run(tmp_path / "nan", value=lambda *_: math.nan)], tmp_path / "curve.png")
-    with pytest.raises(ConfigError, match="choose another output"):
+    with pytest.raises(ConfigError, match=r"taken\.png: Is a directory; choose another file"):
         (tmp_path / "taken.png").mkdir()
         plot_runs([write_run(tmp_path / "a")], tmp_path / "taken.png")
 
@@ -284,6 +290,36 @@ def test_groups_and_labels(tmp_path):
         plot_runs(runs, tmp_path / "few.svg", group="algorithm", labels=["ours"])
     with pytest.raises(ConfigError, match="is given twice; leave one out"):
         plot_runs([runs[0], runs[0]], tmp_path / "twice.svg", group="settings")
+
+
+def test_names_are_text_whatever_they_begin_with(tmp_path):
+    """matplotlib reads dollars as formulas, and leaves names that begin with "_" out of legends."""
+    runs = [write_run(tmp_path / name) for name in ("_ours", "theirs")]
+    text = drawn_text(runs, tmp_path / "names.svg", title=r"$\foo$", labels=["_ours", "$5$"])
+    assert all(f">{name}<" in text for name in (r"$\foo$", "_ours", "$5$"))
+
+
+def test_a_picture_that_fails_leaves_the_one_before(tmp_path, monkeypatch):
+    run, output = write_run(tmp_path / "a"), tmp_path / "curve.png"
+    before = plot_runs([run], output).read_bytes()
+
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fail)
+    with pytest.raises(ZeroDivisionError):
+        plot_runs([run], output)
+    assert output.read_bytes() == before
+
+
+def test_records_elsewhere_are_named(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text("trainer: {logger_config: {jsonl: rows.jsonl}}\n")
+    with pytest.raises(
+        ConfigError, match=r"its records are in rows\.jsonl \(--jsonl\): copy it to"
+    ):
+        plot_runs([run], tmp_path / "curve.png")
 
 
 def test_sampled_returns_are_dotted_beside(tmp_path):

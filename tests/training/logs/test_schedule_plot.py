@@ -38,5 +38,5 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="learning_rate_cycles has no effect"):
         plot_schedule(OptimizerConfig(learning_rate_cycles=2), tmp_path / "rate.svg")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot write .*; choose another output file"):
+    with pytest.raises(ConfigError, match=r"cannot write .*; choose another file"):
         plot_schedule(COSINE, tmp_path / "file" / "rate.svg")

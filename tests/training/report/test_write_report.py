@@ -3,7 +3,10 @@
 import base64
 import hashlib
 import json
+import pathlib
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -13,10 +16,13 @@ from written_runs import write_run
 
 import rlkit
 from rlkit.errors import ConfigError, RunDirectoryError
+from rlkit.training.logs.jsonl_logger import JsonlLogger
+from rlkit.training.logs.records import Record
 from rlkit.training.report import films
 from rlkit.training.report.charts import thinned
 
 pytestmark = pytest.mark.fast
+SCALES = pathlib.Path(films.__file__).parent / "assets" / "scales.js"
 SUMMARY = {"versions": {"jax": "0.10"}, "fingerprint": {"cores": 2}, "eval_return_std": 3.0}
 HOSTILE = '</script><script>hacked=1</script><img src=x onerror="hacked=1">'
 
@@ -229,6 +235,42 @@ def test_a_page_that_everybody_can_read(tmp_path):
     assert all(each["href"][1:] in named for each in page.all("a"))
 
 
+def test_an_untrained_network_is_never_the_best(tmp_path):
+    run = tmp_path / "run"
+    logger = JsonlLogger(run / "metrics.jsonl")
+    for updates, value in enumerate((90.0, 10.0, 30.0, 20.0)):
+        when = {"env_steps": 100 * updates, "updates": updates, "wall_seconds": 1.0}
+        logger.log(Record(kind="eval", metrics={"eval/avg_return": value}, **when))
+        page = report(tmp_path, run, overwrite=True)
+        best = page.rows("results")[1][6]
+        assert best == {0: "–", 1: "10at 100 steps"}.get(updates, "30at 200 steps")
+    logger.close()
+
+
+def test_a_run_whose_records_are_elsewhere_says_how_far_it_came(tmp_path):
+    run = write_run(tmp_path / "run", summary=SUMMARY | {"env_steps": 4000, "wall_seconds": 8.0})
+    (run / "metrics.jsonl").unlink()
+    row = report(tmp_path, run).rows("results")[1]
+    assert (row[4], row[8]) == ("4,000", "8s")
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node on the PATH")
+def test_ticks_of_a_short_stretch_are_told_exactly():
+    program = SCALES.read_text() + (
+        "console.log(JSON.stringify([countTicks(1e6, 1001000, 4), countTicks(123456, 123460, 4),"
+        " countTicks(0, 4000, 4), durationTicks(10000, 10010, 2)]"
+        ".map((found) => found.map((each) => each.text))))"
+    )
+    said = subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True)
+    assert json.loads(said.stdout) == [
+        ["1M", "1.00025M", "1.0005M", "1.00075M", "1.001M"],
+        ["123.456k", "123.457k", "123.458k", "123.459k", "123.46k"],
+        ["0", "1k", "2k", "3k", "4k"],
+        ["2.778 h", "2.78 h"],
+    ]
+
+
 def test_a_run_that_has_only_begun(tmp_path):
     run = tmp_path / "new"
     run.mkdir()
@@ -247,6 +289,8 @@ def test_mistakes_name_the_fix(tmp_path):
         ({}, r"report.html already exists; choose another name, or overwrite it"),
         ({"path": tmp_path / "report.pdf"}, r"a report is an \.html file, .*; write report\.html"),
         ({"path": run / "config.yaml" / "x.html"}, "cannot write .*; choose another file"),
+        ({"path": "."}, r"\. is a directory; name a file in it: report\.html"),
+        ({"path": "/"}, r"/ is a directory; name a file in it: /report\.html"),
         ({"group": "algoritm"}, "unknown group 'algoritm'; did you mean 'algorithm'"),
         ({"center": "median", "band": "standard_error"}, "the standard error is that of the mean"),
         ({"smooth": 0}, "smooth must be a positive integer"),

@@ -91,16 +91,17 @@ class Chart {
   axes(width, height) {
     const bottom = height - MARGIN.bottom;
     const right = width - MARGIN.right;
-    for (const value of ticks(...this.domain.y, Math.max(2, Math.round(this.height / 45)))) {
+    const values = ticks(...this.domain.y, Math.max(2, Math.round(this.height / 45)));
+    const digits = exactDigits(values);
+    for (const value of values) {
       const y = this.toY(value);
       this.svg.append(svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y, y2: y }));
-      const text = Math.abs(value) >= 1e4 ? abbreviated(value) : short(value);
+      const text = Math.abs(value) >= 1e4 ? abbreviated(value, digits) : short(value, digits);
       this.svg.append(svg("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, text));
     }
     const count = Math.max(2, Math.round(this.width / 90));
-    const counts = (low, high, n) => ticks(low, high, n).map((value) => ({ value, text: abbreviated(value) }));
     const isTime = this.view.axis === "wall_seconds";
-    for (const { value, text } of (isTime ? durationTicks : counts)(...this.domain.x, count)) {
+    for (const { value, text } of (isTime ? durationTicks : countTicks)(...this.domain.x, count)) {
       const x = this.toX(value);
       this.svg.append(svg("line", { class: "axis", x1: x, x2: x, y1: bottom, y2: bottom + 4 }));
       this.svg.append(svg("text", { x, y: bottom + 16, "text-anchor": "middle" }, text));

@@ -19,11 +19,18 @@ function short(value, digits = 4) {
   return Number(value.toPrecision(digits)).toLocaleString("en-US", { maximumFractionDigits: 9 });
 }
 
+/** The fewest digits, four or more, that tell these numbers exactly. */
+function exactDigits(values) {
+  let digits = 4;
+  while (digits < 12 && values.some((value) => Number(value.toPrecision(digits)) !== value)) digits++;
+  return digits;
+}
+
 /** A count or a large number: 950, 12.5k, 1.2M, 3B. */
-function abbreviated(value) {
+function abbreviated(value, digits = 4) {
   for (const [size, unit] of [[1e9, "B"], [1e6, "M"], [1e3, "k"]])
-    if (Math.abs(value) >= size * 0.9995) return short(value / size) + unit;
-  return short(value);
+    if (Math.abs(value) >= size * 0.9995) return short(value / size, digits) + unit;
+  return short(value, digits);
 }
 
 /** A duration: 42s, 3m05s, 2h10m. */
@@ -39,7 +46,16 @@ function duration(seconds) {
 function durationTicks(low, high, count) {
   const unit = high > 7200 ? 3600 : high > 300 ? 60 : 1;
   const name = { 3600: "h", 60: "min", 1: "s" }[unit];
-  return ticks(low / unit, high / unit, count).map((n) => ({ value: n * unit, text: `${short(n)} ${name}` }));
+  const found = ticks(low / unit, high / unit, count);
+  const digits = exactDigits(found);
+  return found.map((n) => ({ value: n * unit, text: `${short(n, digits)} ${name}` }));
+}
+
+/** Round counts. */
+function countTicks(low, high, count) {
+  const found = ticks(low, high, count);
+  const digits = exactDigits(found);
+  return found.map((value) => ({ value, text: abbreviated(value, digits) }));
 }
 
 /** The place of the number in a rising list that is nearest to a value. */
