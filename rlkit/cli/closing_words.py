@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 
 
 def closing_words(
-    history: Sequence["Measurements"], run_dir: str, env_flag: str = "", *, is_stopped: bool = False
+    history: Sequence["Measurements"],
+    run_dir: str,
+    env_flag: str = "",
+    *,
+    outside: Sequence[str] = (),
+    is_stopped: bool = False,
 ) -> str:
     """The last evaluation, the speed, and the next commands to run.
 
     `history` has one evaluation per outer iteration and may be empty. `env_flag` is added to the
-    commands; it starts with a space. `is_stopped`: a signal ended the run early.
+    commands; it starts with a space. `outside`: what of the run is not in `run_dir`. `is_stopped`:
+    a signal ended the run early.
     """
     lines = ["", *_speed(run_dir)]
     evaluated = [evaluation for evaluation in history if "return" in evaluation]
@@ -38,6 +44,8 @@ def closing_words(
     typed = f"{shlex.quote(run_dir)}{env_flag}"
     lines.append(f"evaluate     rlkit evaluate {typed}")
     resume = f"rlkit resume {typed}"
+    if outside:
+        resume += f" --outside {shlex.join(outside)}"
     lines.append(
         f"continue     {resume}" if is_stopped else f"train on     {resume} --total-steps N"
     )

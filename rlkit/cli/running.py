@@ -14,6 +14,7 @@ from rlkit.errors import RunDirectoryError, require
 from rlkit.training.config import TrainerConfig
 from rlkit.training.files import run_directory
 from rlkit.training.logs.human_units import human_seconds
+from rlkit.training.run_config import places_outside
 from rlkit.training.sweeps.launchers.fleet import Fleet
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def train_to_end(
             history = trainer.run(seed)
         signals.received = signals.received or _signal_in(trainer.stop_reason)
         if current().is_main:
+            outside = list(places_outside(trainer.config, run_dir).values())
             own, is_stopped = own_env.flag(env), signals.received is not None
-            print(closing_words(history, run_dir, own, is_stopped=is_stopped))
+            print(closing_words(history, run_dir, own, outside=outside, is_stopped=is_stopped))
     return signals.exit_code()
 
 

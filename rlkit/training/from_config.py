@@ -292,17 +292,10 @@ def _require_inside(
     outside: Sequence[str | os.PathLike[str]],
 ) -> None:
     """Raises `RunDirectoryError` if config.yaml names a file elsewhere that nobody vouched for."""
-    logs, checkpoints = settings.logger_config, settings.checkpointer_config
-    named = {
-        "logger_config.jsonl": logs and logs.jsonl,
-        "checkpointer_config.directory": checkpoints and checkpoints.directory,
-    }
     known = {os.path.realpath(os.path.expanduser(path)) for path in outside}
-    inside = os.path.realpath(os.path.expanduser(run_dir))
-    for name, path in named.items():
-        target = inside if path is None else os.path.realpath(os.path.expanduser(path))
+    for name, path in run_config.places_outside(settings, run_dir).items():
         require(
-            target in known or os.path.commonpath([inside, target]) == inside,
+            os.path.realpath(os.path.expanduser(path)) in known,
             f"config.yaml of {os.fspath(run_dir)} names a place outside of the run, {name}: {path}",
             f"if it is yours, add --outside {path} (outside=[{path!r}])",
             RunDirectoryError,

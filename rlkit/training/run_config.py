@@ -204,6 +204,21 @@ def for_branch(config: RunConfig, run_dir: str) -> RunConfig:
     return dataclasses.replace(config, trainer=trainer)
 
 
+def places_outside(trainer: TrainerConfig, run_dir: str | os.PathLike[str]) -> dict[str, str]:
+    """The paths outside of the run's directory that its settings name, by their settings."""
+    logs, checkpoints = trainer.logger_config, trainer.checkpointer_config
+    named = {
+        "logger_config.jsonl": logs and logs.jsonl,
+        "checkpointer_config.directory": checkpoints and checkpoints.directory,
+    }
+    inside = os.path.realpath(absolute_path(run_dir))
+    return {
+        name: path
+        for name, path in named.items()
+        if path and os.path.commonpath([inside, os.path.realpath(absolute_path(path))]) != inside
+    }
+
+
 def _inside(path: str | None, directory: str | None) -> bool:
     if path is None or directory is None:
         return False

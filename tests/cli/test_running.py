@@ -178,6 +178,8 @@ class TestReport:
         assert closing_words([], "run").endswith("\ntrain on     rlkit resume run --total-steps N")
         assert "rlkit evaluate 'my run'\n" in closing_words([], "my run")
         assert closing_words([], "run", is_stopped=True).endswith("\ncontinue     rlkit resume run")
+        elsewhere = closing_words([], "run", outside=["my rows.jsonl", "saved"])
+        assert "rlkit resume run --outside 'my rows.jsonl' saved --total-steps N" in elsewhere
 
     def test_uses_the_last_evaluation_there_is(self, tmp_path):
         assert "5.00 ±" in closing_words([evaluation(5, 5), {}], str(tmp_path))

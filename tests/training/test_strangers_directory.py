@@ -24,6 +24,7 @@ from rlkit.training.config import CheckpointerConfig
 from rlkit.training.files.checkpointer import Checkpointer, steps_in
 from rlkit.training.files.run_directory import RunDirectory
 from rlkit.training.from_config import build, reopen
+from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.policy import load_policy
 
 
@@ -202,10 +203,16 @@ def test_two_runs_share_no_checkpoints_and_no_log(tmp_path):
         with pytest.raises(CheckpointError, match="shared is in use by this process"):
             build(settings_of(tmp_path / "b", **checkpoints))
         with pytest.raises(RunDirectoryError, match=r"log\.jsonl is being written by another run"):
-            build(settings_of(tmp_path / "c", **logs))
+            JsonlLogger(log)
         assert steps_in(shared) == [0] and log.read_bytes() == rows
         first.run()
     assert steps_in(shared)[-1] == 2
+    rows = log.read_bytes()
+    with pytest.raises(
+        RunDirectoryError, match=r"log\.jsonl already holds rows of another run; name"
+    ):
+        build(settings_of(tmp_path / "c", **logs)).run(0)
+    assert log.read_bytes() == rows and not (tmp_path / "c").exists()
 
 
 # Starts that come to nothing

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rlkit.errors import CheckpointError, ConfigError, require, shown
+from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, require, shown
 from rlkit.protocols import follows
 from rlkit.training import run_config
 from rlkit.training.config import CheckpointerConfig, LoggerConfig, Plan, TrainerConfig, make_plan
@@ -20,10 +20,16 @@ from rlkit.training.files.checkpointer import Checkpointer
 from rlkit.training.files.exported_policy import export_policy
 from rlkit.training.files.other_processes import UnwrittenCheckpoints
 from rlkit.training.files.run_description import require_same_settings
-from rlkit.training.files.run_directory import RunDirectory
+from rlkit.training.files.run_directory import RunDirectory, inspect
 from rlkit.training.logs.loaded_run import Status
 from rlkit.training.logs.logger import Outcome, Publisher
-from rlkit.training.logs.loggers import LoggerSource, as_logger, check_logger, make_logger
+from rlkit.training.logs.loggers import (
+    LoggerSource,
+    as_logger,
+    check_logger,
+    jsonl_files,
+    make_logger,
+)
 from rlkit.training.logs.records import read_records
 from rlkit.training.logs.strict_json import to_strict_json
 from rlkit.training.plain_yaml import dump_yaml
@@ -73,9 +79,11 @@ class RunFiles:
             self.logger = make_logger(None, None)
             self.checkpointer = self._unwritten(config, checkpointer)
             return
-        check_logger(config.logger_config if logger is None else logger, config.run_dir)
+        logs = config.logger_config if logger is None else logger
+        check_logger(logs, config.run_dir)
         try:
             if config.run_dir is not None:
+                _require_no_rows(logs, config.run_dir)
                 self.run_directory = self._open_directory(config, description)
                 closers.append(self.run_directory.close)
             folder = None if self.run_directory is None else str(self.run_directory.path)
@@ -337,6 +345,18 @@ def open_checkpoints(path: Path) -> Checkpointer:
     inner = outer / "checkpoints"
     directory = os.fspath(inner if inner.is_dir() else outer)
     return Checkpointer(CheckpointerConfig(directory=directory), read_only=True)
+
+
+def _require_no_rows(logger: LoggerSource, run_dir: str) -> None:
+    """Raises `RunDirectoryError` if a new run would write into another one's file of records.
+
+    Resumed, each of the two would move the rows of the other one out of it.
+    """
+    _, holds_run = inspect(run_dir)
+    for file in () if holds_run else jsonl_files(logger):
+        has_rows = file.is_file() and file.stat().st_size > 0
+        fix = "name another file (--jsonl), or leave it out: metrics.jsonl is in the run directory"
+        require(not has_rows, f"{file} already holds rows of another run", fix, RunDirectoryError)
 
 
 def _draw_curve(directory: RunDirectory, mean: float | None) -> pathlib.Path | None:
