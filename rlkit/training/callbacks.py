@@ -330,10 +330,12 @@ class EarlyStopping(Callback):
 
     def on_evaluation(self, trainer: RunView, iteration: int, evaluation: Measurements) -> None:
         """Compares the evaluation with the best one."""
+        when = ("env_steps", "updates")
+        known = [n for n, x in evaluation.items() if n not in when and not isinstance(x, Mapping)]
         require(
-            self.measurement in evaluation,
-            f"evaluations have no {self.measurement!r}",
-            f"choose the measurement of EarlyStopping among {', '.join(evaluation)}",
+            self.measurement in known,
+            f"evaluations have no measurement {self.measurement!r}",
+            f"choose the measurement of EarlyStopping among {', '.join(known)}",
         )
         if iteration == 0:
             return

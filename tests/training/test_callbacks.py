@@ -183,10 +183,12 @@ def test_early_stopping_with_a_patience_of_numpy_goes_into_checkpoints():
 def test_early_stopping_needs_what_it_compares():
     with pytest.raises(ConfigError, match="needs evaluations, but enable_evaluation=False"):
         EarlyStopping(patience=1).check_config(TrainerConfig(enable_evaluation=False))
-    with pytest.raises(ConfigError, match=r"have no 'won'; .* among return, length"):
-        EarlyStopping(patience=1, measurement="won").on_evaluation(
-            View(), 1, {"return": np.ones(2), "length": np.ones(2)}
-        )
+    evaluation = {"return": np.ones(2), "length": np.ones(2), "env_steps": 5, "info": {"x": 1.0}}
+    for name in ("won", "env_steps", "info"):
+        with pytest.raises(
+            ConfigError, match=rf"no measurement '{name}'; .* among return, length$"
+        ):
+            EarlyStopping(patience=1, measurement=name).on_evaluation(View(), 1, evaluation)
 
 
 @pytest.mark.fast

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from rlkit.action_masks import ACTION_MASK, has_mask, num_choices, with_some_allowed
 from rlkit.errors import ExportError, require
 from rlkit.ops.running_stats import RunningStats
-from rlkit.spaces import Space, bounds, leaves, map_space
+from rlkit.spaces import Space, bounds, jax_dtype, leaves, map_space
 
 ROWS = 256  # observations to act on
 SEED = 0  # of the observations, and of sampled actions
@@ -97,6 +97,12 @@ def observations(
             normal = generator.standard_normal((number, *leaf.shape))
             values = mean + np.sqrt(variance) * normal
             drawn.append(np.clip(values, *bounds(leaf)).astype(leaf.dtype))
+        elif isinstance(leaf, spaces.Box) and np.issubdtype(leaf.dtype, np.integer):
+            # What a policy can be given: JAX has no integers of 64 bits.
+            known = np.iinfo(jax_dtype(leaf))
+            low, high = (np.clip(edge, known.min, known.max) for edge in (leaf.low, leaf.high))
+            integers = generator.integers(low, high, (number, *leaf.shape), endpoint=True)
+            drawn.append(integers.astype(leaf.dtype))
         else:
             # Sampling from the environment's would move its generator on.
             own: Any = copy.deepcopy(leaf)

@@ -27,13 +27,14 @@ def check_movie_file(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     """The path to write. Raises `ConfigError` if no video can be written there."""
     path = Path(path).expanduser()
     ending = path.suffix.lower()
+    require(not path.is_dir(), f"{path} is a directory", f"name a file in it: {path / 'video.mp4'}")
     require(
         ending in ENDINGS,
         f"a video is an .mp4 or a .gif, got {path.name!r}",
         f"write {path.with_suffix('.mp4').name}",
     )
     require(
-        (overwrite and not path.is_dir()) or not os.path.lexists(path),
+        overwrite or not os.path.lexists(path),
         f"{path} already exists",
         "choose another name, or overwrite it (--overwrite, overwrite=True)",
     )
@@ -53,14 +54,17 @@ def open_movie(path: Path, fps: int) -> Iterator[Add]:
     """Gives the function that adds frames; the file appears when all of them are written.
 
     Raises `ConfigError` if it cannot be written, or for a frame of another size than the first.
+    Errors of who makes the frames stay what they are.
     """
     new = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix.lower()}")
     write = _gif if path.suffix.lower() == ".gif" else _mp4
     sizes: list[tuple[int, ...]] = []
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new.touch()  # fails before anything is played
-        with write(new, fps) as add:
+        with contextlib.ExitStack() as stack:
+            with _told(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                new.touch()  # fails before anything is played
+            add = stack.enter_context(write(new, fps))
 
             def checked(frame: Frame) -> None:
                 if not sizes:
@@ -68,17 +72,29 @@ def open_movie(path: Path, fps: int) -> Iterator[Add]:
                 fix = "let render return pictures of one size"
                 differs = f"pictures of {sizes[0]} and {frame.shape} are in one video"
                 require(frame.shape == sizes[0], differs, fix)
-                add(frame)
+                with _told(path):
+                    add(frame)
 
             yield checked
-        new.replace(path)
+            with _told(path):
+                stack.close()  # writes what is left
+                new.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Says by a `ConfigError` that `path` cannot be written."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # ffmpeg has ended, and says why
     except OSError as error:
         raise ConfigError(
             f"cannot write {path}: {error.strerror or error}; choose another file"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            new.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import onnxruntime
 import pytest
+from gymnasium import spaces
 from tiers import by_default
 from untrained_policies import ACTIONS, OBSERVATIONS, acts_in, policy_of, vary
 
@@ -262,3 +263,13 @@ def test_a_policy_with_memory_takes_and_returns_it(tmp_path, case):
             actions.append(wanted)
         parts = zip(*map(jax.tree.leaves, actions), strict=True)
         assert all((np.ptp(np.stack(part), axis=0) != 0).any() for part in parts)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("low", [0, np.iinfo(np.int64).min])
+def test_made_up_integers_are_those_that_a_policy_can_be_given(low):
+    """Training takes boxes of wide integers as long as their numbers fit into 32 bits."""
+    space = spaces.Box(low, np.iinfo(np.int64).max, (2,), np.int64)
+    (drawn,) = observations(space, spaces.Discrete(2), None, 64)
+    assert (drawn.shape, drawn.dtype) == ((64, 2), np.int64)
+    assert (drawn.astype(np.int32) == drawn).all() and drawn.max() > 2**30

@@ -70,6 +70,14 @@ def test_an_error_leaves_no_file_and_no_process(tmp_path, ending):
     assert (tmp_path / f"film{ending}").read_bytes() == b"older"
 
 
+@pytest.mark.parametrize("ending", [".mp4", ".gif"])
+def test_an_error_of_a_file_of_the_environments_is_not_the_videos(tmp_path, ending):
+    with pytest.raises(FileNotFoundError), open_movie(tmp_path / f"film{ending}", 20) as add:
+        add(np.zeros((32, 32, 3), np.uint8))
+        (tmp_path / "sprite.png").read_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_ffmpeg_says_is_passed_on(tmp_path, monkeypatch):
     def fails(path, shape, fps, said):
         command = ["sh", "-c", "echo no room for it >&2; exit 1"]
@@ -103,8 +111,9 @@ def test_where_nothing_can_be_written(tmp_path, monkeypatch, place):
 @pytest.mark.fast
 def test_a_directory_is_not_replaced(tmp_path):
     (tmp_path / "film.gif").mkdir()
-    with pytest.raises(ConfigError, match="already exists"):
-        check_movie_file(tmp_path / "film.gif", overwrite=True)
+    for folder in (tmp_path / "film.gif", ".", "/"):
+        with pytest.raises(ConfigError, match=r"is a directory; name a file in it: .*video\.mp4"):
+            check_movie_file(folder, overwrite=True)
 
 
 @pytest.mark.fast
