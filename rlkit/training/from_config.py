@@ -6,7 +6,7 @@ import operator
 import os
 import pathlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -21,7 +21,7 @@ from rlkit.envs.registry import make_env
 from rlkit.errors import CheckpointError, ConfigError, RunDirectoryError, SpaceError, require
 from rlkit.training import run_config
 from rlkit.training.compile.devices import imagined_devices
-from rlkit.training.config import CheckpointerConfig, Plan, Shard, TrainerConfig
+from rlkit.training.config import CheckpointerConfig, Shard, TrainerConfig
 from rlkit.training.directories import make_directory
 from rlkit.training.files import run_directory
 from rlkit.training.files.checkpoint_metadata import CheckpointMetadata
@@ -32,7 +32,7 @@ from rlkit.training.phases import parts_of_curriculum
 from rlkit.training.processes.group import current
 from rlkit.training.programs.shares import share_of
 from rlkit.training.restoring import continued_with, require_continuable
-from rlkit.training.run_parts import RunParts, parts_from_env, plan_of
+from rlkit.training.run_parts import RunParts, parts_from_env
 from rlkit.training.starting import check_warm_start
 from rlkit.training.trainer import Trainer
 
@@ -58,9 +58,17 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
 
 
 def check_parts(config: run_config.RunConfig) -> None:
-    """Raises what `build` raises if environment, agent, algorithm and length do not fit together.
+    """Raises what `checked_parts` raises."""
+    with checked_parts(config):
+        pass
 
-    So too if an evaluation might never end, or the policy of `warm_start` does not fit. Compiles
+
+@contextlib.contextmanager
+def checked_parts(config: run_config.RunConfig) -> Iterator[RunParts]:
+    """The parts of a run, whose environments are closed at the end.
+
+    Raises what `build` raises if environment, agent, algorithm and length do not fit together. So
+    too if an evaluation might never end, or the policy of `warm_start` does not fit. Compiles
     nothing and writes no files.
     """
     config = validation.validate(config)
@@ -74,31 +82,7 @@ def check_parts(config: run_config.RunConfig) -> None:
         _require_shares(parts, config.trainer)
         if config.trainer.warm_start is not None:
             check_warm_start(parts, config.trainer.warm_start)
-
-
-def plan_run(config: run_config.RunConfig) -> Plan:
-    """The size of the run. Raises what building it would, as far as that shows."""
-    config = validation.validate(config)
-    env, agent, algorithm = make_parts(config)
-    with contextlib.closing(env):
-        plan = _plan(env, agent, algorithm, config)
-    _require_moving_target(config, plan.total_steps)
-    return plan
-
-
-def _plan(
-    env: EnvAdapter, agent: Agent, algorithm: Algorithm, config: run_config.RunConfig
-) -> Plan:
-    # Those that share seeds are the concern of who trains it: a sweep, with those of other trials.
-    divides_envs = config.trainer.devices > 1 and config.trainer.shard == "data"
-    if config.curriculum is None and not divides_envs:
-        return plan_of(config.trainer, algorithm, env)[1]
-    parts = _run_parts(env, agent, algorithm, config)
-    for own in parts.own_envs:
-        own.close()
-    if divides_envs:
-        _require_shares(parts, config.trainer)
-    return parts.plan
+        yield parts
 
 
 def _require_shares(parts: RunParts, trainer: TrainerConfig) -> None:

@@ -170,6 +170,9 @@ def check(config: SweepConfig) -> SweepConfig:
     )
     plain = vars(validation.validate(kind(**own)))
     config = dataclasses.replace(config, run=validation.validate(config.run), **plain)
+    twice = sorted(config.grid.keys() & config.random.keys())
+    fix = "leave it in one of the two"
+    require(not twice, f"{', '.join(twice)} is in the grid and drawn at random", fix)
     _check_rankable(config.run.trainer)
     _check_search(config)
     if config.exploit_every is not None:
@@ -238,6 +241,14 @@ def _check_search(config: SweepConfig) -> None:
     )
     varied = {**config.random, **config.grid}
     require(bool(varied), "the sweep varies nothing", "add --random NAME=LOW..HIGH")
+    _check_values(config)
+
+
+def _check_values(config: SweepConfig) -> None:
+    """Raises `ConfigError` for values that no trial can have; for those that are drawn later."""
+    for name, part in {**config.random, **config.grid}.items():
+        for value in (part.low, part.high) if isinstance(part, Range) else part:
+            config.trial({name: value})
 
 
 def _check_population(config: SweepConfig, every: int) -> None:
@@ -254,6 +265,7 @@ def _check_population(config: SweepConfig, every: int) -> None:
         f"a population changes numbers within a range, but {', '.join(others)} has none",
         f"use --random {others[0] if others else 'gamma'}=LOW..HIGH",
     )
+    _check_values(config)
     trainer = config.run.trainer
     require(
         trainer.num_seeds == 1,

@@ -6,12 +6,11 @@ import shlex
 from collections.abc import Sequence
 
 from rlkit.errors import RunDirectoryError, require
-from rlkit.training.from_config import plan_run
 from rlkit.training.run_config import RunConfig
 from rlkit.training.sweeps.config import SweepConfig, check_shard
 from rlkit.training.sweeps.directory import SweepFiles
 from rlkit.training.sweeps.population import check_population
-from rlkit.training.sweeps.shapes import Group, group_trials, require_seed
+from rlkit.training.sweeps.shapes import Group, group_trials, length_of, require_seed
 from rlkit.validation import PlainData
 
 
@@ -97,7 +96,7 @@ def plan_trials(
     ]
     require_seed(configs[0])
     check_shard(config)
-    lengths = [plan_run(each).num_checkpoints for each in configs]
+    lengths = [length_of(each) for each in configs]
     may_join = not config.run.trainer.deterministic
     groups = group_trials(configs, changes, may_join=may_join, most=config.group_size)
     rungs = _rungs(config, len(configs), lengths)

@@ -18,7 +18,7 @@ from rlkit.training.core.module import RLModule
 from rlkit.training.core.swept_module import SweptModule
 from rlkit.training.files.memory_size import check_memory
 from rlkit.training.files.replay_size import check_replay, memory_of_several
-from rlkit.training.from_config import make_parts
+from rlkit.training.from_config import checked_parts, make_parts
 from rlkit.training.run_config import RunConfig
 from rlkit.training.run_parts import RunParts, parts_from_env, with_settings
 from rlkit.validation import PlainData
@@ -166,6 +166,18 @@ def _num_groups(configs: Sequence[RunConfig], traced: Sequence[str], most: int |
     finally:
         for env in parts.own_envs:
             env.close()
+
+
+def length_of(config: RunConfig) -> int:
+    """The outer iterations of a trial.
+
+    Raises `ConfigError` if its parts do not fit together, or not into memory.
+    """
+    shared = dataclasses.replace(config, trainer=with_equal_shares(config.trainer))
+    with checked_parts(shared) as parts:
+        if config.curriculum is None:
+            _check_fits(parts, config.trainer, 1)
+        return parts.plan.num_checkpoints
 
 
 def _check_fits(parts: RunParts, trainer: TrainerConfig, size: int, share: float = 1.0) -> None:

@@ -54,13 +54,21 @@ class Standing:
         First those that the rung before was the last for, then those at the end of training. Trials
         that are trained one by one are runs from the beginning.
         """
-        if not group.traced or self._files.is_split(group.first):
+        if not group.traced or self._is_split(group):
             return [], []
         before = self.members(rung - 1, group) if rung > 0 else []
         members = self.members(rung, group)
         is_last = rung + 1 == len(self._plan.rungs)
         ended = [trial for trial in before if trial not in members]
         return self._missing(ended), self._missing(members if is_last else [])
+
+    def _is_split(self, group: Group) -> bool:
+        """Whether its trials are trained one by one, which alone can fail.
+
+        The mark of that is gone once the sweep is done.
+        """
+        failed = (trial for (_, trial), found in self._results.items() if found.failure is not None)
+        return self._files.is_split(group.first) or any(trial in group.trials for trial in failed)
 
     def _missing(self, trials: Sequence[int]) -> list[int]:
         return [trial for trial in trials if not self._files.has_trial(trial)]

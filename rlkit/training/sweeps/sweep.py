@@ -93,6 +93,7 @@ def run_sweep(
         "start a sweep with other values of the grid in each machine",
     )
     launcher = launcher or LocalLauncher()
+    config = None if config is None else check(config)
     with locked_sweep(directory, config) as files:
         config = check(files.config)
         first, num_rungs, is_finished = 0, 1, True

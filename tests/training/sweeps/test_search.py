@@ -14,6 +14,7 @@ from wandb_files import wandb_files, wandb_labels
 
 from rlkit.errors import ConfigError
 from rlkit.training.logs.loaded_run import load_run
+from rlkit.training.sweeps.config import check
 from rlkit.training.sweeps.population import Population
 from rlkit.training.sweeps.results import TrialResult
 from rlkit.training.sweeps.search import batches_of
@@ -247,6 +248,7 @@ MISTAKES = [
     ({}, {"random": RATES | {"optimizer": ("adam", "lion")}}, "but optimizer has none"),
     ({}, {"exploit_every": 2}, "is not within the 2 outer iterations"),
     ({"eval_every": 2, "num_checkpoints": 4}, {}, "use --exploit-every 2"),
+    ({}, {"random": {"gamma": Range(low=0.9, high=1.2)}}, r"gamma: .*got 1\.2 \(in the trial"),
     ({}, {"halving": 2}, "neither halved nor searched"),
     ({}, {"search": "optuna"}, "neither halved nor searched"),
 ]
@@ -256,6 +258,27 @@ MISTAKES = [
 def test_a_population_says_what_it_needs(trainer, asked, said, sweeps):
     with pytest.raises(ConfigError, match=said):
         sweeps.run(sweeps.config(grid={}, sweep=POPULATION | asked, **trainer))
+
+
+@pytest.mark.parametrize(
+    ("random", "said"),
+    [
+        ({"gamma": Range(low=0.9, high=1.5)}, r"gamma: .*got 1\.5"),
+        ({"gama": Range(low=0.9, high=0.99)}, "cannot vary 'gama'; did you mean 'gamma'"),
+        ({"optimizer": ("adam", "adams")}, "optimizer: .*adams"),
+    ],
+)
+def test_what_optuna_may_choose_is_looked_at_first(random, said, sweeps):
+    asked = {"search": "optuna", "trials": 8, "random": random}
+    with pytest.raises(ConfigError, match=said):
+        check(sweeps.config(grid={}, sweep=asked))
+
+
+def test_numbers_of_numpy_are_numbers(sweeps):
+    """They are written to sweep.yaml as Python's."""
+    asked = {"trials": np.int64(1), "random": {"gamma": Range(low=0.5, high=0.9)}}
+    assert sweeps.run(sweeps.config(grid={}, sweep=asked)).is_finished
+    assert (sweeps.root / "sweep" / "sweep.yaml").is_file()
 
 
 def test_a_batch_needs_a_search(sweeps):

@@ -71,7 +71,9 @@ def test_scripts_are_written_and_nothing_is_trained(sweeps):
     assert "#SBATCH --array=0-2:2\n" in groups and "#SBATCH --partition=gpu\n" in groups
     assert "#SBATCH --signal=TERM@60\n" in groups and "USR1@" not in groups
     assert "sweep-group --env mine:Env '" in groups
-    assert (folder / "end.sbatch").read_text().rstrip().endswith(" --env mine:Env")
+    end = (folder / "end.sbatch").read_text()
+    assert end.rstrip().endswith(" --env mine:Env")
+    assert "--partition=gpu" in end and "--signal" not in end  # which nothing there would take
     assert "50%% of it" in groups.partition("--output=")[2].partition("\n")[0]
     for name in ("groups.sbatch", "end.sbatch"):
         subprocess.run(["bash", "-n", folder / name], check=True)

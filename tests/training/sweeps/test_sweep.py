@@ -266,6 +266,9 @@ def test_a_group_that_fails_is_trained_one_by_one(sweeps, monkeypatch):
     last = sweep.results[-1]
     assert (last.trial, last.failure, last.score) == (1, "not finite", -np.inf)
     assert "failed: not finite" in sweep.table() and sweep.best.trial in (0, 2)
+    # Done is done: what failed is not trained again.
+    monkeypatch.setattr(running, "train_alone", fails)
+    assert sweeps.run(None).table() == sweep.table() and len(failed) == 1
 
 
 @pytest.mark.full
@@ -434,6 +437,8 @@ def test_what_the_disk_refuses_is_a_sentence(use, tmp_path):
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(RunDirectoryError, match=r"cannot .*/notes/.*; check its permissions"):
         use(DirectoryStore(tmp_path / "notes" / "sweep"))
+    with pytest.raises(RunDirectoryError, match="File name too long; check its permissions"):
+        DirectoryStore(tmp_path / ("n" * 300)).has("sweep.yaml")
 
 
 @pytest.mark.full
@@ -465,6 +470,14 @@ MISTAKES = [
     (
         {"algorithm": "dqn", "grid": {"target_period": (1, 10**6)}},
         "target_period=1000000 is longer than the run",
+    ),
+    (
+        {"algorithm": "dqn", "grid": {"capacity": (500, 4)}},
+        "the replay buffer has a capacity of 4, less than",
+    ),
+    (
+        {"grid": {"gamma": (0.9, 0.99)}, "sweep": {"random": {"gamma": (0.8, 0.7)}, "trials": 4}},
+        "gamma is in the grid and drawn at random; leave it in one",
     ),
     (
         {"sweep": {"halving": 2}, "num_checkpoints": 4, "eval_every": 4},
@@ -509,6 +522,13 @@ def test_mistakes_are_told_before_anything_is_trained(asked, said, sweeps):
         sweeps.run(sweeps.config(**asked))
     left = sweeps.root / "sweep"  # in which the sweep can be started again, put right
     assert not left.exists() or [path.name for path in left.iterdir()] == [".lock"]
+
+
+def test_a_trial_too_large_for_the_memory_is_told_before_the_others_train(sweeps, monkeypatch):
+    monkeypatch.setattr("rlkit.training.sweeps.shapes.memory_of_several", lambda devices: 40_000)
+    with pytest.raises(ConfigError, match="lower replay_buffer_capacity to"):
+        sweeps.run(sweeps.config("dqn", grid={"capacity": (100, 100_000)}))
+    assert not (sweeps.root / "sweep" / "trials").exists()
 
 
 @pytest.mark.fast

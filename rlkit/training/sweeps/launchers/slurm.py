@@ -121,7 +121,9 @@ class SlurmLauncher:
             **self.options,
             "array": array_of([group.first for group in groups]),
         }
-        at_end = {"job-name": f"{name}-end", "output": f"{folder}/end.log", **self.options}
+        # Nothing in the script of the end takes the notice, which would kill it.
+        shared = {option: value for option, value in self.options.items() if option != "signal"}
+        at_end = {"job-name": f"{name}-end", "output": f"{folder}/end.log", **shared}
         resume = shlex.join([*rlkit, "resume", str(files.place), *env])
         return {
             "groups.sbatch": _header(of_groups) + GROUP.format(**places),

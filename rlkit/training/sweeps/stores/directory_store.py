@@ -33,7 +33,9 @@ class DirectoryStore:
         self.is_shared = True
 
     def has(self, name: str) -> bool:
-        return (self.place / name).is_file()
+        path = self.place / name
+        with _explained("read", path):
+            return path.is_file()
 
     def names(self, folder: str = "") -> list[str]:
         found = self.place / folder
