@@ -101,7 +101,8 @@ class TrainerConfig:
     """
     num_checkpoints: PositiveInt | None = None
     """Number of outer iterations, or fewer if total_steps has not as many iterations or cannot be
-    cut so; None: 20, or derived from the other two.
+    cut so; None: 20, or derived from the other two. A curriculum may have more: none is longer than
+    its shortest phase.
     With restore_checkpoint, those after the checkpoint; with auto, those of the whole run.
     """
     epochs_per_checkpoint: PositiveInt | None = None

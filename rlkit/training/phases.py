@@ -171,11 +171,10 @@ class _Envs:
         run_env, arguments = own.spec or ("", {})
         env_id = phase.env or run_env
         arguments = replaced(arguments, phase, run_env=run_env, env=env_id)
-        if own.spec is not None and (env_id, arguments, number) == (*own.spec, own.num_envs):
+        wanted = (env_id, arguments, number)
+        if own.spec is not None and _are_equal(wanted, (*own.spec, own.num_envs)):
             return own
-        return self._once(
-            (env_id, arguments, number), lambda: make_env(env_id, number, **arguments)
-        )
+        return self._once(wanted, lambda: make_env(env_id, number, **arguments))
 
     def evaluation_env(self, env: EnvAdapter) -> EnvAdapter | None:
         """Environments like `env`, for evaluation.
@@ -207,7 +206,7 @@ class _Envs:
 
     def _once(self, what: object, make: Any) -> EnvAdapter:
         for known, env in self._known:
-            if type(known) is type(what) and known == what:
+            if type(known) is type(what) and _are_equal(known, what):
                 return env
         env = make()
         self._made.append(env)
@@ -216,9 +215,14 @@ class _Envs:
 
 
 def _is_made_alike(one: EnvAdapter, other: EnvAdapter) -> bool:
-    """Whether both were made from the same id and arguments; equal arrays count as others, too."""
+    """Whether both were made from the same id and arguments."""
+    return one.spec is not None and _are_equal(one.spec, other.spec)
+
+
+def _are_equal(one: object, other: object) -> bool:
+    """Whether both are equal; those with arrays in them count as others."""
     try:
-        return one.spec is not None and bool(one.spec == other.spec)
+        return bool(one == other)
     except (TypeError, ValueError):  # arrays have no single answer, or none: JAX wants equal shapes
         return False
 

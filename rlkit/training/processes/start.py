@@ -10,6 +10,7 @@ from rlkit.errors import ConfigError, ProcessError, require
 from rlkit.training.processes.channel import Channel
 from rlkit.training.processes.group import PATIENCE, TIMEOUT, Processes, started
 
+_LONGEST = 30 * 86_400  # seconds: JAX counts them in 32 bits
 _MORE = 20.0  # seconds that JAX waits longer than rlkit, whose errors say more
 _CURE = (
     "pass coordinator, num_processes and process_id (--coordinator HOST:PORT --num-processes P"
@@ -48,10 +49,14 @@ def start_processes(
     the others do not come.
     """
     _check(coordinator, num_processes, process_id)
-    for name, seconds in (("start_timeout", start_timeout), ("timeout", timeout)):
-        require(
-            seconds >= 1, f"{name} must be at least 1 second, got {seconds}", "use a longer one"
-        )
+    for name, seconds in (
+        ("start_timeout", start_timeout),
+        ("timeout", timeout),
+        ("patience", patience),
+    ):
+        problem = f"{name} must be from 1 to {_LONGEST:,} seconds, got {seconds}"
+        fix = f"use for example {name}=300"
+        require(1 <= seconds <= _LONGEST, problem, fix)
     require(
         not jax.distributed.is_initialized(),
         "the processes were started already",
@@ -102,8 +107,9 @@ def _check(coordinator: str | None, num_processes: int | None, process_id: int |
     )
     if coordinator is None or num_processes is None or process_id is None:
         return
+    port = re.fullmatch(r".+:([0-9]{1,5})", coordinator)
     require(
-        re.fullmatch(r".+:[0-9]{1,5}", coordinator) is not None,
+        port is not None and 1 <= int(port[1]) <= 65_535,
         f"coordinator must be an address and a port, got {coordinator!r}",
         'use for example "10.0.0.1:1234"',
     )

@@ -561,6 +561,24 @@ def test_a_class_is_made_as_often_as_the_run_has_environments():
     assert numbers == [2, 2]
 
 
+def test_arguments_of_environments_may_be_arrays(monkeypatch):
+    """Arrays have no single answer to whether they are equal."""
+    monkeypatch.setattr(registry, "_registered", {})
+    registry.register_env("mine/Arrays-v0", lambda goal: Counter(goal=int(goal[1])))
+    env = rlkit.make_env("mine/Arrays-v0", 2, goal=np.array([0, 4]))
+    phases = [Phase(steps=STEPS, env_params={"goal": np.array([first, 4])}) for first in (5, 6)]
+    with Trainer(
+        env,
+        None,
+        algorithm_rows.agent_of("ppo", env),
+        algorithm_rows.algorithm_of("ppo"),
+        rlkit.TrainerConfig(epochs_per_checkpoint=1, enable_evaluation=False, debug=False),
+        curriculum=Curriculum(phases=(Phase(steps=STEPS), *phases)),
+    ) as trainer:
+        found = [phase.module.env for phase in trainer._run.phases.whole.phases]
+    assert found[0] is env and len({id(each) for each in found}) == 3
+
+
 def test_an_adapter_has_its_number_of_environments_in_every_phase():
     env = rlkit.make_env(CART, 2)
     phases = (Phase(steps=STEPS, env=env), Phase(steps=STEPS, env=env, num_envs=4))

@@ -15,7 +15,11 @@ ERRORS = {
     "no processes": (ALL | {"num_processes": 0}, "num_processes must be positive, got 0"),
     "too large": (ALL | {"process_id": 2}, "process_id must be from 0 to 1, got 2"),
     "negative": (ALL | {"process_id": -1}, "process_id must be from 0 to 1, got -1"),
-    "no time": (ALL | {"timeout": 0.1}, "timeout must be at least 1 second, got 0.1"),
+    "port 0": (ALL | {"coordinator": "10.0.0.1:0"}, "an address and a port, got '10.0.0.1:0'"),
+    "port 99999": (ALL | {"coordinator": "10.0.0.1:99999"}, "an address and a port, got"),
+    "no time": (ALL | {"timeout": 0.1}, "timeout must be from 1 to 2,592,000 seconds, got 0.1"),
+    "no end": (ALL | {"start_timeout": float("inf")}, "start_timeout must be from 1 .* got inf"),
+    "no number": (ALL | {"patience": float("nan")}, "patience must be from 1 .* got nan"),
 }
 
 
