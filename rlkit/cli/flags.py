@@ -201,6 +201,7 @@ def json_object(flag: str, text: str) -> PlainData:
 
 def free_name(path: str) -> str:
     """The path, or the first free one of `<stem>-2<ending>`, `<stem>-3<ending>` and so on."""
+    path = os.path.expanduser(path)
     stem, ending = os.path.splitext(path)
     names = itertools.chain([path], (f"{stem}-{n}{ending}" for n in itertools.count(2)))
     return next(each for each in names if not os.path.lexists(each))

@@ -1,6 +1,7 @@
 """`rlkit report`: one or several runs as one HTML page, which opens without a network."""
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -8,6 +9,7 @@ import tyro
 
 from rlkit.cli import flags, video
 from rlkit.cli.plot import runs_in
+from rlkit.errors import RlkitError
 from rlkit.validation import PositiveInt
 
 COMMAND = "rlkit report"
@@ -76,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _record_videos(runs: Sequence[str], env: str | None) -> None:
-    """Records a video of each run that has none."""
+    """Records a video of each run that has none; says which cannot be recorded."""
     from rlkit.training.logs.loaded_run import load_run
     from rlkit.training.report.films import newest_film
     from rlkit.training.video.movie_file import can_write_mp4
@@ -85,4 +87,7 @@ def _record_videos(runs: Sequence[str], env: str | None) -> None:
         if newest_film(load_run(run_dir)) is None:
             film = video.VideoFlags(run_dir=run_dir, env=env, episodes=1)
             ending = ".mp4" if can_write_mp4() else ".gif"
-            print(video.record(film, ending).path)
+            try:
+                print(video.record(film, ending).path)
+            except RlkitError as error:
+                print(f"rlkit: no video of {run_dir}: {error}", file=sys.stderr)

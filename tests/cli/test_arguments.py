@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from rlkit.cli import resume, train
+from rlkit.cli import flags, resume, train
 from rlkit.cli.main import main
 from rlkit.training import from_config
 from rlkit.training.logs import schedule_plot
@@ -628,3 +628,10 @@ def test_the_schedule_of_a_curriculum_is_that_of_its_phases(tmp_path, monkeypatc
     x, y = figures[0].axes[0].lines[0].get_data()
     assert x[-1] == 1000
     np.testing.assert_allclose(y[[0, 200, 299, 301, 1000]], [1e-3, 8e-4, 7.01e-4, 1e-3, 1e-3])
+
+
+@pytest.mark.fast
+def test_a_free_name_in_the_home_directory_is_looked_for_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "policy.gif").touch()
+    assert flags.free_name("~/policy.gif") == str(tmp_path / "policy-2.gif")

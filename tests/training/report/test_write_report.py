@@ -15,6 +15,7 @@ from html_page import Page
 from written_runs import write_run
 
 import rlkit
+from rlkit.cli.main import main
 from rlkit.errors import ConfigError, RunDirectoryError
 from rlkit.training.logs.jsonl_logger import JsonlLogger
 from rlkit.training.logs.records import Record
@@ -233,6 +234,15 @@ def test_a_page_that_everybody_can_read(tmp_path):
     assert all(each["tabindex"] == "0" for each in plots)
     named = {each["id"] for each in page.found if "id" in each.attributes}
     assert all(each["href"][1:] in named for each in page.all("a"))
+
+
+def test_a_run_that_cannot_be_filmed_is_reported_all_the_same(tmp_path, capsys, monkeypatch):
+    run = write_run(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(run), "--video"]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(f"rlkit: no video of {run}: ") and said.err.count("\n") == 1
+    assert said.out == "report.html\n" and Page(tmp_path / "report.html").rows("results")
 
 
 def test_an_untrained_network_is_never_the_best(tmp_path):
