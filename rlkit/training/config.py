@@ -26,7 +26,8 @@ class LoggerConfig:
     """
 
     jsonl: str | None = None
-    """JSONL file for the records, one per row.
+    """JSONL file for the records, one per row. A new run in a run directory refuses a file
+    with rows.
     None: `<run_dir>/metrics.jsonl`, or no file without a run directory.
     """
     console: bool = True

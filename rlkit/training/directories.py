@@ -2,9 +2,9 @@
 
 import errno
 import os
+import secrets
 import shlex
 import stat
-import tempfile
 from pathlib import Path
 
 from rlkit.errors import ConfigError, DiskError, RunDirectoryError, did_you_mean, require
@@ -118,9 +118,10 @@ def write_output(path: Path, content: bytes) -> Path:
 
     Raises `ConfigError` if it cannot be written.
     """
+    target = Path(os.path.realpath(path))
     try:
-        make_directory(path.parent)
-        _replace(Path(os.path.realpath(path)), content)
+        make_directory(target.parent)
+        _replace(target, content, stat.S_IMODE(target.stat().st_mode) if target.exists() else None)
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"cannot write {path}: {reason}; choose another file") from None
@@ -133,26 +134,28 @@ def write_atomically(target: Path, text: str) -> None:
     Raises `RunDirectoryError`, or `DiskError`, and leaves nothing behind if it cannot.
     """
     try:
-        _replace(target, text.encode())
+        _replace(target, text.encode(), 0o644)
     except OSError as error:
         problem = f"cannot write {target}: {error.strerror}; check the disk"
         raise write_error(error)(problem) from None
 
 
-def _replace(target: Path, content: bytes) -> None:
-    """Writes the whole file or nothing; the one before stays until this one is on the disk."""
-    handle, temporary = tempfile.mkstemp(
-        prefix=".tmp-", suffix=f"-{target.name}"[:64], dir=target.parent
-    )
+def _replace(target: Path, content: bytes, mode: int | None) -> None:
+    """Writes the whole file or nothing; the one before stays until this one is on the disk.
+
+    `mode` says who may read it; None: whom the umask lets.
+    """
+    temporary = target.parent / f".tmp-{secrets.token_hex(4)}-{target.name}"[:72]
     try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), 0o644)
+        with open(temporary, "xb", opener=owner_writes) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
 

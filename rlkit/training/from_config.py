@@ -58,7 +58,7 @@ def build(config: run_config.RunConfig, **arguments: Any) -> Trainer:
 
 
 def check_parts(config: run_config.RunConfig) -> None:
-    """Raises what `checked_parts` raises."""
+    """Raises what `build` raises if the parts of a run do not fit together, see `checked_parts`."""
     with checked_parts(config):
         pass
 

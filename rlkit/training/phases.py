@@ -220,7 +220,7 @@ def _is_made_alike(one: EnvAdapter, other: EnvAdapter) -> bool:
 
 
 def _are_equal(one: object, other: object) -> bool:
-    """Whether both are equal; those with arrays in them count as others."""
+    """Whether both are equal; if arrays in them leave that open, they count as others."""
     try:
         return bool(one == other)
     except (TypeError, ValueError):  # arrays have no single answer, or none: JAX wants equal shapes

@@ -66,7 +66,7 @@ class RunClock:
     def lap(self, env_steps: int, *, is_logged: bool = True) -> float:
         """Ends a lap of `env_steps` environment steps; returns steps per second.
 
-        It is that of all laps since the last logged one.
+        The speed is that of all laps since the last logged lap.
         """
         now = self._training_time()
         self.lap_seconds, self._lap_started = now - self._lap_started, now

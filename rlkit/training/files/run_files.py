@@ -1,5 +1,6 @@
 """`RunFiles`: the run directory of a run, its logs, checkpoints, summary and learning curve."""
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -350,11 +351,13 @@ def open_checkpoints(path: Path) -> Checkpointer:
 def _require_no_rows(logger: LoggerSource, run_dir: str) -> None:
     """Raises `RunDirectoryError` if a new run would write into another one's file of records.
 
-    Resumed, each of the two would move the rows of the other one out of it.
+    When resumed, each of the two would move the other's rows out of it.
     """
     _, holds_run = inspect(run_dir)
     for file in () if holds_run else jsonl_files(logger):
-        has_rows = file.is_file() and file.stat().st_size > 0
+        has_rows = False
+        with contextlib.suppress(OSError):  # the logger says what is wrong with the file
+            has_rows = file.is_file() and file.stat().st_size > 0
         fix = "name another file (--jsonl), or leave it out: metrics.jsonl is in the run directory"
         require(not has_rows, f"{file} already holds rows of another run", fix, RunDirectoryError)
 

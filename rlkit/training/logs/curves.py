@@ -50,7 +50,11 @@ class Curve:
     marks: tuple[Mark, ...] = ()
 
     def center(self, how: Center) -> np.ndarray:
-        """The statistic over seeds, [P]; NaN where a seed is missing, since it would jump."""
+        """The statistic over seeds, [P]; NaN where a seed is missing, since it would jump.
+
+        But a mean is the logged one where there is one: it is over the seeds that have a value, as
+        those of training returns, which not all seeds have in each outer iteration.
+        """
         if how == "mean" and self.logged_mean is not None:
             return self.logged_mean
         return STATISTICS[how](self.seeds, axis=0)
@@ -95,9 +99,7 @@ def curve_of(run: LoadedRun, name: str, metric: str, x: XAxis) -> Curve:
     if not len(seeds):
         seeds = together[None]
     elif np.isfinite(together).any():
-        # The logged one is over the seeds that have a value: it jumps where another one has.
-        own = seeds.mean(axis=0)
-        mean = np.where(np.isnan(own) | np.isnan(together), own, together)
+        mean = np.where(np.isnan(together), seeds.mean(axis=0), together)
     return Curve(
         name=name,
         algorithm=run.algorithm,

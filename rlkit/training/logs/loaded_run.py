@@ -135,8 +135,9 @@ class LoadedRun:
             "wait for its first evaluation, or train longer; a logger of your own takes the place"
             " of the others, so pass logger=[LoggerConfig(), yours] in its script"
         )
-        if elsewhere := _jsonl_in(self.config):
-            fix = f"its records are in {elsewhere} (--jsonl): copy it to {self.directory / METRICS}"
+        own, elsewhere = self.directory / METRICS, _jsonl_in(self.config)
+        if elsewhere and not own.exists():
+            fix = f"its records are in {elsewhere} (--jsonl): copy that file to {own}"
         require(bool(known), f"{self.directory} has no metrics yet", fix)
         if metric not in known:
             fix = did_you_mean(metric, known)

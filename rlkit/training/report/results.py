@@ -33,7 +33,7 @@ class Score:
 def scores(entry: Entry, look: Look) -> tuple[Score, Score | None] | None:
     """(last, best) evaluation of an entry; None: it was not evaluated.
 
-    An untrained network is never the best.
+    An evaluation before the first update is never the best.
     """
     curve = entry.curve(RETURN)
     if curve is None:

@@ -245,10 +245,18 @@ def _check_search(config: SweepConfig) -> None:
 
 
 def _check_values(config: SweepConfig) -> None:
-    """Raises `ConfigError` for values that no trial can have; for those that are drawn later."""
-    for name, part in {**config.random, **config.grid}.items():
-        for value in (part.low, part.high) if isinstance(part, Range) else part:
-            config.trial({name: value})
+    """Raises `ConfigError` for values that a trial cannot have, where trials are drawn later.
+
+    Each is tried beside the first ones of the others, since settings depend on each other.
+    """
+    tried = {
+        name: (part.low, part.high) if isinstance(part, Range) else part
+        for name, part in {**config.random, **config.grid}.items()
+    }
+    first = {name: values[0] for name, values in tried.items()}
+    for name, values in tried.items():
+        for value in values:
+            config.trial(first | {name: value})
 
 
 def _check_population(config: SweepConfig, every: int) -> None:

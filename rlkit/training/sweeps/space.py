@@ -36,9 +36,10 @@ class Range:
         for limit in (self.low, self.high):
             is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
             fix = "use for example Range(low=0.9, high=0.999)"
+            is_small = not isinstance(limit, int) or abs(limit) < 2**63
+            require(is_small, f"a range has whole limits below 2**63, got {shown(limit)}", fix)
             require(
-                is_number
-                and (abs(limit) < 2**63 if isinstance(limit, int) else math.isfinite(limit)),
+                is_number and math.isfinite(limit),
                 f"a range needs numbers as limits, got {shown(limit)}",
                 fix,
             )

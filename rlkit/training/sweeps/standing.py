@@ -63,9 +63,9 @@ class Standing:
         return self._missing(ended), self._missing(members if is_last else [])
 
     def _is_split(self, group: Group) -> bool:
-        """Whether its trials are trained one by one, which alone can fail.
+        """Whether its trials are trained one by one; only such trials are recorded as failed.
 
-        The mark of that is gone once the sweep is done.
+        The file that marks it is gone once the sweep is done.
         """
         failed = (trial for (_, trial), found in self._results.items() if found.failure is not None)
         return self._files.is_split(group.first) or any(trial in group.trials for trial in failed)

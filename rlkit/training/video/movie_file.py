@@ -54,7 +54,7 @@ def open_movie(path: Path, fps: int) -> Iterator[Add]:
     """Gives the function that adds frames; the file appears when all of them are written.
 
     Raises `ConfigError` if it cannot be written, or for a frame of another size than the first.
-    Errors of who makes the frames stay what they are.
+    Errors from making frames pass through.
     """
     new = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix.lower()}")
     write = _gif if path.suffix.lower() == ".gif" else _mp4
@@ -100,24 +100,27 @@ def _told(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _mp4(path: Path, fps: int) -> Iterator[Add]:
     """Pipes the frames into ffmpeg: H.264 in the form that every browser plays."""
-    ffmpeg = None
+    ffmpeg, has_ended = None, False
     with tempfile.TemporaryFile() as said:
 
         def add(frame: Frame) -> None:
-            nonlocal ffmpeg
+            nonlocal ffmpeg, has_ended
             if ffmpeg is None:
                 ffmpeg = _start_ffmpeg(path, frame.shape, fps, said)
             assert ffmpeg.stdin is not None
-            ffmpeg.stdin.write(frame.tobytes())
+            try:
+                ffmpeg.stdin.write(frame.tobytes())
+            except BrokenPipeError:
+                has_ended = True
+                raise
 
         try:
             yield add
-        except BrokenPipeError:
-            pass  # ffmpeg has ended; what it said follows
         except BaseException:
-            if ffmpeg is not None:
-                ffmpeg.kill()
-            raise
+            if not has_ended:  # otherwise what ffmpeg said follows
+                if ffmpeg is not None:
+                    ffmpeg.kill()
+                raise
         finally:
             if ffmpeg is not None:
                 with contextlib.suppress(BrokenPipeError):

@@ -1,7 +1,9 @@
 """Learning curves: pictures exist with the size promised, and mistakes are explained."""
 
 import math
+import os
 import re
+import stat
 import struct
 
 import matplotlib
@@ -171,7 +173,8 @@ def test_mean_is_the_logged_one_else_that_of_the_seeds(tmp_path):
         seeds=(None, 0, 2),
         value=lambda seed, point: math.nan if seed == 2 and point < 2 else 7.0,
     )
-    assert np.isnan(curve(late).center("mean")).tolist() == [True, True, False, False, False]
+    assert curve(late).center("mean").tolist() == [7.0] * 5
+    assert np.isnan(curve(late).center("median")).tolist() == [True, True, False, False, False]
     assert curve(without).x.tolist() == [0, 1000, 2000, 3000, 4000]
 
 
@@ -317,7 +320,8 @@ def test_records_elsewhere_are_named(tmp_path):
     run.mkdir()
     (run / "config.yaml").write_text("trainer: {logger_config: {jsonl: rows.jsonl}}\n")
     with pytest.raises(
-        ConfigError, match=r"its records are in rows\.jsonl \(--jsonl\): copy it to"
+        ConfigError,
+        match=r"its records are in rows\.jsonl \(--jsonl\): copy that file to .*run/metrics\.jsonl",
     ):
         plot_runs([run], tmp_path / "curve.png")
 
@@ -379,3 +383,16 @@ def test_a_narrow_picture_has_its_caption_below(tmp_path, size, is_below):
         return float(x_y[1] or x_y[2])
 
     assert (place("thin: each seed") > place("environment steps")) == is_below
+
+
+def test_a_picture_is_as_readable_as_the_umask_and_the_one_before_say(tmp_path):
+    run, output = write_run(tmp_path / "a"), tmp_path / "curve.png"
+    before = os.umask(0o077)
+    try:
+        plot_runs([run], output)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    plot_runs([run], output)
+    assert stat.S_IMODE(output.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "curve.png"]

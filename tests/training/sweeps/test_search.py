@@ -274,6 +274,11 @@ def test_what_optuna_may_choose_is_looked_at_first(random, said, sweeps):
         check(sweeps.config(grid={}, sweep=asked))
 
 
+def test_settings_that_depend_on_each_other_are_looked_at_together(sweeps):
+    grid = {"memory": ("gru", "lstm"), "memory_size": (64, 128)}
+    assert check(sweeps.config(grid=grid, sweep={"search": "optuna", "trials": 8}))
+
+
 def test_numbers_of_numpy_are_numbers(sweeps):
     """They are written to sweep.yaml as Python's."""
     asked = {"trials": np.int64(1), "random": {"gamma": Range(low=0.5, high=0.9)}}

@@ -524,13 +524,6 @@ def test_mistakes_are_told_before_anything_is_trained(asked, said, sweeps):
     assert not left.exists() or [path.name for path in left.iterdir()] == [".lock"]
 
 
-def test_a_trial_too_large_for_the_memory_is_told_before_the_others_train(sweeps, monkeypatch):
-    monkeypatch.setattr("rlkit.training.sweeps.shapes.memory_of_several", lambda devices: 40_000)
-    with pytest.raises(ConfigError, match="lower replay_buffer_capacity to"):
-        sweeps.run(sweeps.config("dqn", grid={"capacity": (100, 100_000)}))
-    assert not (sweeps.root / "sweep" / "trials").exists()
-
-
 @pytest.mark.fast
 def test_a_sweep_without_scores_has_no_best(sweeps):
     config = sweeps.config(grid={"gamma": (0.9, 0.99)})

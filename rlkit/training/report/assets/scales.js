@@ -19,7 +19,7 @@ function short(value, digits = 4) {
   return Number(value.toPrecision(digits)).toLocaleString("en-US", { maximumFractionDigits: 9 });
 }
 
-/** The fewest digits, four or more, that tell these numbers exactly. */
+/** The fewest digits, from 4 to 12, that write these numbers exactly. */
 function exactDigits(values) {
   let digits = 4;
   while (digits < 12 && values.some((value) => Number(value.toPrecision(digits)) !== value)) digits++;
