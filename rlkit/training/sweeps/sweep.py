@@ -95,7 +95,7 @@ def run_sweep(
     launcher = launcher or LocalLauncher()
     config = None if config is None else check(config)
     with locked_sweep(directory, config) as files:
-        config = check(files.config)
+        config = files.config  # given or read, it is checked
         first, num_rungs, is_finished = 0, 1, True
         with launcher.open(files, watch, say) as session:
             for changes in batches_of(config, files.results):
